@@ -1,0 +1,27 @@
+"""Measurement noise."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from carom.data.recording import Recording, Run
+from carom.errors import InputError
+
+
+def add_noise(recording: Recording, standard_deviation: float, *, seed: int) -> Recording:
+    """Add independent Gaussian noise to every position and velocity, start states included; touch stays exact.
+
+    The same seed gives the same noise; NumPy's generator keeps it independent of JAX's version and device.
+    """
+    if not (np.isfinite(standard_deviation) and standard_deviation >= 0):
+        raise InputError(f"The noise must be a standard deviation ≥ 0, but it is {standard_deviation}.")
+    generator = np.random.default_rng(seed)
+
+    def disturb(run: Run) -> Run:
+        position = run.position + standard_deviation * generator.standard_normal(run.position.shape)
+        velocity = run.velocity
+        if velocity is not None:
+            velocity = velocity + standard_deviation * generator.standard_normal(velocity.shape)
+        return replace(run, position=position, velocity=velocity)
+
+    return replace(recording, runs=tuple(disturb(run) for run in recording.runs))

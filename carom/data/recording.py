@@ -1,0 +1,114 @@
+"""Recordings: runs of positions, with velocities and touch where they were measured."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from carom.errors import InputError
+from carom.mechanics import Scene
+from carom.types import State, Trajectory
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One uninterrupted stretch of samples at a constant step, as float64 NumPy arrays.
+
+    `touch[n, k]` tells whether body k received a contact impulse in (t_{n-1}, t_n].
+    """
+
+    time: Float[np.ndarray, "samples"]
+    position: Float[np.ndarray, "samples bodies dimension"]
+    velocity: Float[np.ndarray, "samples bodies dimension"] | None = None
+    touch: Bool[np.ndarray, "samples bodies"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Runs of one system, possibly of unequal length, sampled at one step size.
+
+    Arguments:
+        runs: at least one run; all have the same bodies, dimension and channels.
+        step_size: time between samples, in seconds.
+        scene: what is known of the mechanics; models are built for it.
+
+    Example:
+        >>> import carom
+        >>> recording = carom.simulate(carom.systems.BouncingBall(), steps=50, step_size=0.02)
+        >>> len(recording.runs), recording.samples, recording.bodies
+        (1, 51, 1)
+    """
+
+    runs: tuple[Run, ...]
+    step_size: float
+    scene: Scene | None = None
+
+    def __post_init__(self):
+        if not self.runs:
+            raise InputError("A recording needs at least one run.")
+        shapes = {(r.position.shape[1:], r.velocity is None, r.touch is None) for r in self.runs}
+        if len(shapes) > 1:
+            raise InputError("All runs of a recording must have the same bodies, dimension and channels.")
+        if not (np.isfinite(self.step_size) and self.step_size > 0):
+            raise InputError(f"The step size must be positive, but it is {self.step_size}.")
+        if self.scene is not None and self.runs[0].position.shape[1:] != (
+            self.scene.bodies,
+            self.scene.dimension,
+        ):
+            raise InputError(
+                f"The recording has {self.bodies} bodies in {self.dimension} dimensions, the scene has "
+                f"{self.scene.bodies} in {self.scene.dimension}."
+            )
+
+    @property
+    def bodies(self) -> int:
+        return self.runs[0].position.shape[1]
+
+    @property
+    def dimension(self) -> int:
+        return self.runs[0].position.shape[2]
+
+    @property
+    def samples(self) -> int:
+        """Number of samples over all runs."""
+        return sum(len(run) for run in self.runs)
+
+    @property
+    def has_velocity(self) -> bool:
+        return self.runs[0].velocity is not None
+
+    @property
+    def has_touch(self) -> bool:
+        return self.runs[0].touch is not None
+
+    @property
+    def start(self) -> State:
+        """The first state of the first run, a place to forecast from."""
+        run = self.runs[0]
+        if run.velocity is None:
+            raise InputError("This recording has no velocities, so it has no start state.")
+        return State(np.asarray(run.position[0]), np.asarray(run.velocity[0]))  # type: ignore[arg-type]
+
+    def with_scene(self, scene: Scene) -> "Recording":
+        """The same data with another scene."""
+        return replace(self, scene=scene)
+
+
+def touch_from_contact(
+    contact: Bool[np.ndarray, "samples contacts"], scene: Scene
+) -> Bool[np.ndarray, "samples bodies"]:
+    """The touch of a body is the OR of its contacts."""
+    return (contact[:, :, None] & scene.geometry.incidence).any(axis=1)
+
+
+def run_from_trajectory(trajectory: Trajectory, scene: Scene) -> Run:
+    """What ideal sensors would record of a simulated motion."""
+    return Run(
+        time=trajectory.time,
+        position=trajectory.position,
+        velocity=trajectory.velocity,
+        touch=touch_from_contact(trajectory.contact, scene),
+    )

@@ -1,0 +1,65 @@
+"""Recordings of systems."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from carom.data.noise import add_noise
+from carom.data.recording import Recording, run_from_trajectory
+from carom.errors import InputError
+from carom.mechanics import Projection
+from carom.systems import AbstractSystem
+from carom.types import State, Trajectory, VelocityGrid
+
+Truth = Literal["exact", "scheme"]
+"""`exact`: impacts at their true instants. `scheme`: the CD-Lagrange step at the sample step size, which
+flatters models that use the same step."""
+
+
+def simulate(
+    system: AbstractSystem,
+    *,
+    steps: int,
+    step_size: float,
+    starts: Sequence[State] | None = None,
+    truth: Truth = "exact",
+    velocity_grid: VelocityGrid = "half",
+    projection: Projection = "none",
+    noise: float = 0.0,
+    seed: int = 0,
+) -> Recording:
+    """Record a system: `steps` steps, one run per start state.
+
+    Arguments:
+        system: the true mechanics.
+        steps: steps per run; a run has `steps + 1` samples.
+        step_size: time between samples, in seconds.
+        starts: start states, by default the system's own.
+        truth: which solution is recorded.
+        velocity_grid: how velocities relate to the samples, noted in the recording's scene for models to use.
+        projection: the same for the removal of overlap at body–body contacts.
+        noise: standard deviation of Gaussian noise on positions and velocities.
+        seed: seed of the noise.
+
+    Example:
+        >>> import carom
+        >>> recording = carom.simulate(carom.systems.Pendulum(), steps=200, step_size=0.02, noise=0.2, seed=1)
+        >>> recording.runs[0].position.shape
+        (201, 1, 1)
+    """
+    if steps < 1:
+        raise InputError(f"A simulation needs at least 1 step, not {steps}.")
+    if not (np.isfinite(step_size) and step_size > 0):
+        raise InputError(f"The step size must be positive, but it is {step_size}.")
+    scene = system.scene(velocity_grid=velocity_grid, projection=projection)
+
+    def motion(start: State) -> Trajectory:
+        if truth == "exact":
+            return system.exact(start, np.arange(steps + 1) * step_size)
+        return system.scheme(
+            start, steps=steps, step_size=step_size, velocity_grid=velocity_grid, projection=projection
+        )
+
+    runs = tuple(run_from_trajectory(motion(start), scene) for start in starts or (system.start,))
+    return add_noise(Recording(runs, step_size, scene), noise, seed=seed)

@@ -1,0 +1,17 @@
+"""What integrators take: functions of positions and velocities, never systems or models."""
+
+from collections.abc import Callable
+
+from carom.mechanics import AbstractInertia
+from carom.types import Coordinates, Jacobian, PerContact
+
+Force = Callable[[Coordinates, Coordinates], Coordinates]
+"""F(Q, V), conservative force plus damping."""
+ConservativeForce = Callable[[Coordinates], Coordinates]
+"""F(Q) = −∂U/∂Q."""
+Detect = Callable[[Coordinates, Coordinates], PerContact]
+"""Which candidates touch at (Q_{n+1}, V_{n+1/2}): booleans, or gates in [0, 1]."""
+Impulse = Callable[[Jacobian, AbstractInertia, Coordinates, Coordinates, PerContact], PerContact]
+"""λ from G, M, V_{n+1/2}, V^S and the touching candidates."""
+Project = Callable[[Coordinates, PerContact], Coordinates]
+"""Positions with the overlap of touching candidates removed."""

@@ -1,0 +1,51 @@
+"""Inertia: one mass per body, or a full symmetric positive-definite matrix over all coordinates."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from carom.types import Coordinates, Jacobian, PerBody
+
+
+class AbstractInertia(eqx.Module):
+    """M, through the two products that mechanics needs."""
+
+    @abstractmethod
+    def momentum(self, velocity: Coordinates) -> Coordinates:
+        """M v."""
+
+    @abstractmethod
+    def solve(self, force: Coordinates) -> Coordinates:
+        """M⁻¹ f."""
+
+
+class Masses(AbstractInertia):
+    """Diagonal inertia, M = diag(m_k)."""
+
+    masses: PerBody
+
+    def momentum(self, velocity: Coordinates) -> Coordinates:
+        return self.masses[:, None] * velocity
+
+    def solve(self, force: Coordinates) -> Coordinates:
+        return force / self.masses[:, None]
+
+
+class InertiaMatrix(AbstractInertia):
+    """Full inertia M = L Lᵀ over the K·d coordinates, body by body, held by its lower Cholesky factor L."""
+
+    factor: Float[Array, "coordinates coordinates"]
+
+    def momentum(self, velocity: Coordinates) -> Coordinates:
+        return (self.factor @ (self.factor.T @ velocity.ravel())).reshape(velocity.shape)
+
+    def solve(self, force: Coordinates) -> Coordinates:
+        return jax.scipy.linalg.cho_solve((self.factor, True), force.ravel()).reshape(force.shape)
+
+
+def contact_compliance(inertia: AbstractInertia, jacobian: Jacobian) -> Float[Array, "contacts contacts"]:
+    """G M⁻¹ Gᵀ: the change of every contact's rate by a unit impulse at every contact."""
+    return jnp.einsum("ckd,bkd->cb", jacobian, jax.vmap(inertia.solve)(jacobian))

@@ -1,0 +1,58 @@
+"""Removing the overlap that a step leaves at body–body contacts."""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from carom.mechanics.contact import ContactGeometry, generalised_impulse
+from carom.mechanics.inertia import AbstractInertia, contact_compliance
+from carom.types import Coordinates
+
+Projection = Literal["none", "inverse_mass", "reference_point"]
+
+
+def inverse_mass_projection(
+    geometry: ContactGeometry,
+    inertia: AbstractInertia,
+    position: Coordinates,
+    touching: Bool[Array, "contacts"],
+) -> Coordinates:
+    """Move overlapping pairs along their normal to gap 0, the lighter body farther: ΔQ = −M⁻¹ Gᵀ S⁻¹ g.
+
+    Contacts are taken one by one with S their own compliance, so several overlaps on one body are reduced,
+    not removed.
+    """
+    gap, jacobian = geometry.gap(position), geometry.jacobian(position)
+    overlap = jnp.where(touching & jnp.asarray(geometry.body_pairs), jnp.minimum(gap, 0), 0)
+    stiffness = 1 / jnp.diagonal(contact_compliance(inertia, jacobian))
+    return position - inertia.solve(generalised_impulse(jacobian, stiffness * overlap))
+
+
+def reference_point_projection(
+    geometry: ContactGeometry,
+    reference: Coordinates,
+    position: Coordinates,
+    touching: Bool[Array, "contacts"],
+) -> Coordinates:
+    """Put the bodies of a touching pair where they are known to meet (angle 0 in the cradle)."""
+    pair_touching = touching & jnp.asarray(geometry.body_pairs)
+    moved = jnp.any(pair_touching[:, None] & jnp.asarray(geometry.incidence), axis=0)
+    return jnp.where(moved[:, None], reference, position)
+
+
+def project_overlap(
+    mode: Projection,
+    geometry: ContactGeometry,
+    inertia: AbstractInertia,
+    position: Coordinates,
+    touching: Bool[Array, "contacts"],
+    *,
+    reference: tuple[tuple[float, ...], ...] = (),
+) -> Coordinates:
+    """Apply the projection named `mode`; `reference` is needed by "reference_point" alone."""
+    if mode == "none" or not geometry.body_pairs.any():
+        return position
+    if mode == "inverse_mass":
+        return inverse_mass_projection(geometry, inertia, position, touching)
+    return reference_point_projection(geometry, jnp.asarray(reference, position.dtype), position, touching)

@@ -1,0 +1,79 @@
+"""What is known of a mechanical set-up before anything is learned."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from carom.errors import InputError
+from carom.mechanics.contact import Candidate, ContactGeometry
+from carom.mechanics.projection import Projection
+from carom.types import VelocityGrid
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Bodies, their candidate contacts and the constants that a user can state.
+
+    A system has one and so has a recording; a model is built for one. Immutable and hashable.
+
+    Arguments:
+        bodies: number of bodies K.
+        dimension: coordinates per body d.
+        candidates: where contacts may happen, walls before pairs.
+        masses: one per body; all 1 by default (only ratios matter for the motion).
+        restitution: e in [0, 1] for every candidate.
+        velocity_grid: whether recorded velocities are used as half-step velocities as they are ("sample"),
+            or converted by half kicks ("half"), which is second order on physical data.
+        projection: what removes overlap at body–body contacts.
+        reference: where the bodies of a pair meet, for the projection "reference_point".
+
+    Example:
+        >>> from carom.mechanics import Wall
+        >>> scene = Scene(bodies=1, dimension=1, candidates=(Wall(0, normal=(1.0,)),), restitution=0.9)
+        >>> scene.contacts
+        1
+    """
+
+    bodies: int
+    dimension: int
+    candidates: tuple[Candidate, ...] = ()
+    masses: tuple[float, ...] = ()
+    restitution: float = 1.0
+    velocity_grid: VelocityGrid = "half"
+    projection: Projection = "none"
+    reference: tuple[tuple[float, ...], ...] = ()
+
+    def __post_init__(self):
+        if self.bodies < 1 or self.dimension < 1:
+            raise InputError("A scene needs at least one body and one dimension.")
+        if not self.masses:
+            object.__setattr__(self, "masses", (1.0,) * self.bodies)
+        if len(self.masses) != self.bodies:
+            raise InputError(f"{len(self.masses)} masses were given for {self.bodies} bodies.")
+        if not all(np.isfinite(m) and m > 0 for m in self.masses):
+            raise InputError(f"Masses must be positive, but they are {self.masses}.")
+        if not 0 <= self.restitution <= 1:
+            raise InputError(f"Restitution must lie between 0 and 1, but it is {self.restitution}.")
+        if self.projection == "reference_point" and (
+            np.shape(self.reference) != (self.bodies, self.dimension)
+        ):
+            raise InputError('The projection "reference_point" needs a reference position for every body.')
+        _ = self.geometry  # checks the candidates
+
+    @property
+    def geometry(self) -> ContactGeometry:
+        return ContactGeometry(self.bodies, self.dimension, self.candidates)
+
+    @property
+    def contacts(self) -> int:
+        """Number of candidate contacts C."""
+        return len(self.candidates)
+
+    @property
+    def coordinates(self) -> int:
+        """Number of coordinates K·d."""
+        return self.bodies * self.dimension
+
+    def without_contacts(self) -> "Scene":
+        """The same bodies with nothing to touch."""
+        return replace(self, candidates=(), projection="none", reference=())

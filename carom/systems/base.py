@@ -1,0 +1,189 @@
+"""What every system provides, and the truths that follow from it."""
+
+from abc import abstractmethod
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from carom.integrators import cd_lagrange_step, rollout, time_of_impact_step, to_half_grid, to_sample_grid
+from carom.mechanics import (
+    ContactGeometry,
+    Masses,
+    Projection,
+    Scene,
+    kinetic_energy,
+    project_overlap,
+    unilateral_impulse,
+)
+from carom.types import Coordinates, State, Trajectory, VelocityGrid
+
+
+class AbstractSystem(eqx.Module):
+    """True mechanics: a potential, masses, candidate contacts, and an exact solution.
+
+    Add a system by writing these members in one file; the discrete truths, energies and touch signals
+    follow. Parameters are plain floats, so that `dataclasses.replace(system, gravity=9.7)` is another system.
+    """
+
+    restitution: eqx.AbstractVar[float]
+    damping: eqx.AbstractVar[float]
+
+    @property
+    @abstractmethod
+    def geometry(self) -> ContactGeometry:
+        """The candidate contacts."""
+
+    @property
+    @abstractmethod
+    def masses(self) -> tuple[float, ...]:
+        """Generalised mass of every body (a moment of inertia where the coordinate is an angle)."""
+
+    @property
+    @abstractmethod
+    def start(self) -> State:
+        """The state that recordings start from unless told otherwise."""
+
+    @property
+    def reference(self) -> tuple[tuple[float, ...], ...]:
+        """Where the bodies of a pair meet, for the projection "reference_point"; none by default."""
+        return ((0.0,) * self.geometry.dimension,) * self.geometry.bodies
+
+    @abstractmethod
+    def potential(self, position: Coordinates) -> Float[Array, ""]:
+        """U(q)."""
+
+    @abstractmethod
+    def exact(self, start: State, times: np.ndarray) -> Trajectory:
+        """The motion at `times`, impacts at their true instants, to about 1e-10."""
+
+    def scene(self, *, velocity_grid: VelocityGrid = "half", projection: Projection = "none") -> Scene:
+        """What a learner may be told: everything but the potential and the damping."""
+        return Scene(
+            bodies=self.geometry.bodies,
+            dimension=self.geometry.dimension,
+            candidates=self.geometry.candidates,
+            masses=self.masses,
+            restitution=self.restitution,
+            velocity_grid=velocity_grid,
+            projection=projection,
+            reference=self.reference if projection == "reference_point" else (),
+        )
+
+    def inertia(self, dtype=float) -> Masses:
+        """M."""
+        return Masses(jnp.asarray(self.masses, dtype))
+
+    def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
+        """F = −∂U/∂q − C v, with C = `damping` times the inertia's unit."""
+        return -jax.grad(self.potential)(position) - self.damping * velocity
+
+    def energy(self, state: State) -> Float[Array, ""]:
+        """½ vᵀ M v + U(q)."""
+        kinetic = kinetic_energy(self.inertia(state.position.dtype), state.velocity)
+        return kinetic + self.potential(state.position)
+
+    def energies(self, trajectory: Trajectory) -> np.ndarray:
+        """The energy at every sample."""
+        with jax.enable_x64(True):
+            states = State(jnp.asarray(trajectory.position), jnp.asarray(trajectory.velocity))
+            return np.asarray(jax.vmap(self.energy)(states))
+
+    def scheme(
+        self,
+        start: State,
+        *,
+        steps: int,
+        step_size: float,
+        velocity_grid: VelocityGrid = "half",
+        projection: Projection = "none",
+    ) -> Trajectory:
+        """The motion by the CD-Lagrange step: `steps` steps from `start`, in float64."""
+        with jax.enable_x64(True):
+            solve = eqx.filter_jit(partial(_scheme, velocity_grid=velocity_grid, projection=projection))
+            states, contact = solve(self, _float64(start), steps, jnp.asarray(step_size, float))
+        return _trajectory(states, contact, steps, step_size)
+
+    def constraint_exact(self, start: State, *, steps: int, step_size: float) -> Trajectory:
+        """The motion by velocity Verlet with impacts at their instants inside the step, in float64."""
+        with jax.enable_x64(True):
+            states, contact = eqx.filter_jit(_constraint_exact)(self, _float64(start), steps, step_size)
+        return _trajectory(states, contact, steps, step_size)
+
+
+def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_grid, projection):
+    geometry, inertia = system.geometry, system.inertia()
+    restitution = jnp.full((len(geometry.candidates),), system.restitution)
+
+    def impulse(jacobian, inertia, before, smooth, touching):
+        return unilateral_impulse(
+            jacobian,
+            inertia,
+            before,
+            smooth,
+            restitution=restitution,
+            touching=touching,
+            sweeps=32 if geometry.coupled else 1,
+        )[0]
+
+    def step(state, _):
+        return cd_lagrange_step(
+            state,
+            h,
+            inertia=inertia,
+            force=system.force,
+            geometry=geometry,
+            detect=lambda position, velocity: geometry.gap(position) < 0,
+            impulse=impulse,
+            project=lambda position, touching: project_overlap(
+                projection, geometry, inertia, position, touching, reference=system.reference
+            ),
+        )
+
+    half = velocity_grid == "half"
+    if half:
+        start = to_half_grid(start, h, inertia=inertia, force=system.force)
+    states, impulses = rollout(step, start, steps=steps)
+    if half:
+        touching = jnp.concatenate([jnp.zeros_like(impulses[:1]), jnp.sign(impulses)])
+        states = jax.vmap(
+            lambda state, touching: to_sample_grid(
+                state, h, inertia=inertia, force=system.force, geometry=geometry, touching=touching
+            )
+        )(states, touching)
+    return states, impulses > 0
+
+
+def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
+    geometry, inertia = system.geometry, system.inertia()
+    restitution = jnp.full((len(geometry.candidates),), system.restitution)
+
+    def step(state, _):
+        return time_of_impact_step(
+            state,
+            h,
+            inertia=inertia,
+            force=lambda position: -jax.grad(system.potential)(position),
+            geometry=geometry,
+            restitution=restitution,
+        )
+
+    states, reports = rollout(step, start, steps=steps)
+    return states, reports.contact
+
+
+def _float64(state: State) -> State:
+    return State(jnp.asarray(np.asarray(state.position, float)), jnp.asarray(np.asarray(state.velocity, float)))
+
+
+def _trajectory(states: State, contact: Array, steps: int, step_size: float) -> Trajectory:
+    arrived = np.asarray(contact, bool)
+    return Trajectory(
+        time=np.arange(steps + 1) * step_size,
+        position=np.asarray(states.position, float),
+        velocity=np.asarray(states.velocity, float),
+        contact=np.concatenate([np.zeros_like(arrived[:1]), arrived]),
+    )
