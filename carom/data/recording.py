@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -90,7 +91,7 @@ class Recording:
         run = self.runs[0]
         if run.velocity is None:
             raise InputError("This recording has no velocities, so it has no start state.")
-        return State(np.asarray(run.position[0]), np.asarray(run.velocity[0]))  # type: ignore[arg-type]
+        return State(jnp.asarray(run.position[0]), jnp.asarray(run.velocity[0]))
 
     def with_scene(self, scene: Scene) -> "Recording":
         """The same data with another scene."""
