@@ -1,2 +1,61 @@
-"""."""
-__version__="0.1.0"
+"""Carom learns contact dynamics from noisy recordings with physically structured networks, and forecasts them.
+
+Example:
+    >>> import jax, carom
+    >>> truth = carom.systems.BouncingBall(restitution=0.9)
+    >>> recording = carom.simulate(truth, steps=60, step_size=0.02, noise=0.1, seed=0)
+    >>> model = carom.models.CDLagrangeNetwork.for_recording(recording, hidden=32, key=jax.random.key(0))
+    >>> fit = carom.fit(model, recording, carom.WindowedSettings(epochs=10))
+    >>> carom.forecast(fit.model, recording.start, steps=100).position.shape
+    (101, 1, 1)
+"""
+
+from carom.compilation import enable_compilation_cache  # isort: skip  (before anything imports JAX)
+from carom import data, evaluation, integrators, learning, mechanics, models, systems
+from carom.data import (
+    Recording,
+    read_recording,
+    read_system_file,
+    simulate,
+    write_recording,
+    write_system_file,
+)
+from carom.errors import InputError
+from carom.learning import Fit, WindowedSettings, fit_many, load_model, save_model
+from carom.learning import fit_windowed as fit
+from carom.mechanics import Pair, Scene, Wall
+from carom.models import forecast
+from carom.types import State
+
+__version__ = "0.1.0"
+
+enable_compilation_cache()
+
+__all__ = [
+    "Fit",
+    "InputError",
+    "Pair",
+    "Recording",
+    "Scene",
+    "State",
+    "Wall",
+    "WindowedSettings",
+    "__version__",
+    "data",
+    "evaluation",
+    "fit",
+    "fit_many",
+    "forecast",
+    "integrators",
+    "learning",
+    "load_model",
+    "mechanics",
+    "models",
+    "read_recording",
+    "read_system_file",
+    "save_model",
+    "simulate",
+    "systems",
+    "write_recording",
+    "write_system_file",
+]

@@ -9,12 +9,12 @@ from carom.data.noise import add_noise
 from carom.data.recording import Recording, run_from_trajectory
 from carom.errors import InputError
 from carom.mechanics import Projection
-from carom.systems import AbstractSystem
+from carom.systems import AbstractSystem, engine_trajectory
 from carom.types import State, Trajectory, VelocityGrid
 
-Truth = Literal["exact", "scheme"]
+Truth = Literal["exact", "scheme", "pymunk", "mujoco"]
 """`exact`: impacts at their true instants. `scheme`: the CD-Lagrange step at the sample step size, which
-flatters models that use the same step."""
+flatters models that use the same step. `pymunk`, `mujoco`: the same by a physics engine, ball and cradle."""
 
 
 def simulate(
@@ -57,6 +57,10 @@ def simulate(
     def motion(start: State) -> Trajectory:
         if truth == "exact":
             return system.exact(start, np.arange(steps + 1) * step_size)
+        if truth in ("pymunk", "mujoco"):
+            return engine_trajectory(
+                system, start, steps=steps, step_size=step_size, engine=truth, velocity_grid=velocity_grid
+            )
         return system.scheme(
             start, steps=steps, step_size=step_size, velocity_grid=velocity_grid, projection=projection
         )

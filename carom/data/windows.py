@@ -13,7 +13,7 @@ class Windows(NamedTuple):
     """Stretches of `horizon + 1` samples: a start state and `horizon` targets."""
 
     position: Float[np.ndarray, "windows samples bodies dimension"]
-    velocity: Float[np.ndarray, "windows samples bodies dimension"]
+    velocity: Float[np.ndarray, "windows samples bodies dimension"] | None
     touch: Bool[np.ndarray, "windows samples bodies"]
 
     @property
@@ -25,15 +25,10 @@ def cut_windows(recording: Recording, *, horizon: int, stride: int = 1) -> Windo
     """All windows of `horizon + 1` samples that start every `stride` samples of every run.
 
     `stride=1` gives overlapping windows, `stride=horizon + 1` disjoint ones. A recording without touch gives
-    windows without contact. Velocities are needed: a window starts from a full state.
+    windows without contact.
     """
     if horizon < 1 or stride < 1:
         raise InputError(f"Horizon and stride must be at least 1, but they are {horizon} and {stride}.")
-    if not recording.has_velocity:
-        raise InputError(
-            "The paper's recipe starts every window at a measured velocity, and this recording has none; add "
-            "velocity columns."
-        )
     indices = [
         (run, np.arange(0, len(run) - horizon, stride)[:, None] + np.arange(horizon + 1))
         for run in recording.runs
@@ -46,7 +41,11 @@ def cut_windows(recording: Recording, *, horizon: int, stride: int = 1) -> Windo
         )
     return Windows(
         position=np.concatenate([run.position[index] for run, index in indices]),
-        velocity=np.concatenate([run.velocity[index] for run, index in indices]),  # type: ignore[index]
+        velocity=(
+            np.concatenate([run.velocity[index] for run, index in indices if run.velocity is not None])
+            if recording.has_velocity
+            else None
+        ),
         touch=np.concatenate(
             [
                 np.zeros((*index.shape, recording.bodies), bool) if run.touch is None else run.touch[index]

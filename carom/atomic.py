@@ -1,0 +1,72 @@
+"""Writing files whole or not at all."""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from carom.errors import InputError
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path in the same folder and move it to `path` when the block has ended well.
+
+    Whatever ends the block otherwise, Ctrl-C included, removes the temporary file and leaves an older file at
+    `path` as it was. A write that the system refuses, such as to a full disk, is an `InputError`.
+
+    Arguments:
+        path: where the finished file goes; a link is followed.
+
+    Example:
+        >>> with atomic_write("numbers.txt") as temporary:  # doctest: +SKIP
+        ...     temporary.write_text("1 2 3")
+    """
+    # The name does not grow from the target's, which may already be as long as the system allows.
+    name = f".carom-{secrets.token_hex(8)}.tmp"
+    temporary: Path | None = None
+    try:
+        target = Path(path).resolve()
+        temporary = target.with_name(name)
+        mode = _mode_of_regular_file(target)
+        with temporary.open("xb"):
+            pass
+        if mode is not None:
+            temporary.chmod(mode)
+        yield temporary
+        _flush_to_disk(temporary)
+        temporary.replace(target)
+        with suppress(OSError):  # some file systems cannot flush folders, and the file is in place
+            _flush_to_disk(target.parent)
+    except BaseException as error:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
+        # pathlib reports a loop of links as RuntimeError and a null character as ValueError.
+        if isinstance(error, OSError) or (temporary is None and isinstance(error, RuntimeError | ValueError)):
+            reason = getattr(error, "strerror", None) or str(error)
+            place = f"{os.fspath(path)}: the file cannot be written ({reason})"
+            printable = "".join(c if c.isprintable() else "�" for c in place)
+            raise InputError(f"{printable}; choose another folder or make room there.") from error
+        raise
+
+
+def _mode_of_regular_file(target: Path) -> int | None:
+    """The permissions to keep, None for a new file. A folder or a device such as /dev/null is refused."""
+    if not target.exists():
+        return None
+    mode = target.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(f"a {'folder' if stat.S_ISDIR(mode) else 'special file'} is there")
+    return stat.S_IMODE(mode)
+
+
+def _flush_to_disk(path: Path) -> None:
+    """Make a file or a folder's list of names survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,40 @@
+"""Compiled programs are kept between runs, in the user's cache folder."""
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+# XLA reports each cached program as built for another machine, because it counts two tuning hints of its own
+# compiler ("prefer-no-gather", "prefer-no-scatter") as processor features. Pages of that would bury what the
+# user should read. It must be set before JAX is first imported; what fails is raised in Python all the same.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import jax  # noqa: E402
+import platformdirs  # noqa: E402
+
+
+def enable_compilation_cache() -> Path | None:
+    """Switch on JAX's persistent compilation cache, unless the user has set one or `CAROM_CACHE=off`.
+
+    `CAROM_CACHE` may name another folder. Programs are compiled for this processor's instructions, so
+    machines that share a home folder get a subfolder each.
+    """
+    wanted = os.environ.get("CAROM_CACHE", "")
+    if wanted == "off" or jax.config.jax_compilation_cache_dir:
+        return None
+    folder = Path(wanted or platformdirs.user_cache_dir("carom")) / f"xla-{_processor()}"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    return folder
+
+
+def _processor() -> str:
+    """A short name of the processor's instruction set."""
+    description = platform.machine() + platform.processor()
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        flags = [line for line in information.read_text().splitlines() if line.startswith(("flags", "Features"))]
+        description += flags[0] if flags else ""
+    return hashlib.sha256(description.encode()).hexdigest()[:12]

@@ -1,0 +1,50 @@
+"""Tables in Parquet files."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import polars as pl
+
+from carom.data.input_file import complaint, shown
+from carom.data.tables import Table, require_filled, require_values
+
+Answer = TypeVar("Answer")
+
+
+def _names(path: Path) -> Sequence[str]:
+    return _ask(path, lambda table: table.collect_schema().names())
+
+
+def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
+    types = _ask(path, lambda table: table.collect_schema())
+    labels = [] if label is None else [label]
+    for name in numbers:
+        if not (types[name].is_numeric() or types[name] == pl.Boolean):
+            problem = f"the values are of type {shown(types[name])}; convert them to numbers"
+            raise complaint(path, problem, f"column {name}")
+    for name in labels:
+        if types[name].is_nested() or types[name] == pl.Binary:
+            problem = f"the values are of type {shown(types[name])}; convert them to text or whole numbers"
+            raise complaint(path, problem, f"column {name}")
+    rows = _ask(path, lambda table: table.select(pl.len()).collect().item())
+    require_values(path, rows=rows, columns=len(numbers) + len(labels))
+    frame = _ask(path, lambda table: table.select(*numbers, *labels).collect())
+    require_filled(path, frame)
+    return frame.select(pl.col(numbers).cast(pl.Float64), pl.col(labels).cast(pl.String))
+
+
+def _save(frame: pl.DataFrame, file: BinaryIO) -> None:
+    frame.write_parquet(file)
+
+
+PARQUET = Table(_names, _load, _save)
+
+
+def _ask(path: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answer:
+    """Something that a file declares or holds."""
+    try:
+        return question(pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        # A damaged file can make Polars panic, which is not an `Exception` to Python.
+        raise complaint(path, "this is not a whole Parquet file; copy or export it again") from error

@@ -1,0 +1,174 @@
+"""System files: what a user knows of a mechanical set-up, in TOML."""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from carom.atomic import atomic_write
+from carom.data.columns import Columns, repeated, standard_columns
+from carom.data.input_file import complaint, not_utf8, require_file, shown, suggestion, unreadable
+from carom.data.scene_tables import PAIR_KEYS, SYSTEM_KEYS, WALL_KEYS, read_scene
+from carom.data.system_text import system_text
+from carom.data.toml_table import TomlTable
+from carom.mechanics import Scene
+
+MAXIMUM_BYTES = 2**20
+"""The largest system file that is read."""
+COLUMNS_KEYS = ("run", "time", "position", "velocity", "touch")
+SAMPLING_KEYS = ("step_size",)
+LEARN_KEYS = ("masses", "damping")
+TABLES = {
+    "system": SYSTEM_KEYS,
+    "wall": WALL_KEYS,
+    "pair": PAIR_KEYS,
+    "columns": COLUMNS_KEYS,
+    "sampling": SAMPLING_KEYS,
+    "learn": LEARN_KEYS,
+}
+
+_MAXIMUM_DOTS = 200
+# A dot that is not the only one of a number. Python's reader takes quadratic time for keys such as a.a.a.a…
+_DOT_OF_KEY = re.compile(r"(?<![0-9])\.|\.(?![0-9])|\.[0-9]+(?=\.)")
+
+
+@dataclass(frozen=True)
+class Learn:
+    """What is to be learned besides the forces.
+
+    Arguments:
+        masses: whether masses are estimated, starting from those stated.
+        damping: whether a damping of all velocities is estimated.
+    """
+
+    masses: bool = False
+    damping: bool = False
+
+
+@dataclass(frozen=True)
+class SystemFile:
+    """The content of a system file.
+
+    Arguments:
+        scene: bodies, candidate contacts and known constants. Python counts bodies from 0, the file from 1.
+        columns: the names of a recording's columns; None for those that Carom writes.
+        step_size: time between samples in seconds, for recordings without times.
+        learn: what is to be learned besides the forces.
+
+    Example:
+        >>> SystemFile(Scene(bodies=1, dimension=1)).learn
+        Learn(masses=False, damping=False)
+    """
+
+    scene: Scene
+    columns: Columns | None = None
+    step_size: float | None = None
+    learn: Learn = field(default_factory=Learn)
+
+
+def read_system_file(path: str | os.PathLike[str]) -> SystemFile:
+    """Read a system file; a wrong key, type or value is an `InputError` that names it and says what is right.
+
+    Arguments:
+        path: a TOML file.
+    """
+    path = Path(path)
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="system file")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, content[: error.start].count(b"\n") + 1) from None
+    return parse_system_file(path, text)
+
+
+def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> None:
+    """Write a system file with a comment at every key, whole or not at all.
+
+    Arguments:
+        system_file: the content.
+        path: a TOML file, replaced if it exists.
+    """
+    path = Path(path)
+    text = format_system_file(system_file)
+    parse_system_file(path, text)  # what could not be read again, such as an infinite offset, is refused now
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(text.encode())
+
+
+def format_system_file(system_file: SystemFile) -> str:
+    """The text of a system file."""
+    learn = system_file.learn
+    return system_text(
+        system_file.scene,
+        system_file.columns,
+        system_file.step_size,
+        learn_masses=learn.masses,
+        learn_damping=learn.damping,
+    )
+
+
+def parse_system_file(path: Path, text: str) -> SystemFile:
+    """Read the text of a system file; `path` is for complaints."""
+    tables = _toml(path, text)
+    for name in tables:
+        if name not in TABLES:
+            owner = next((table for table, keys in TABLES.items() if name in keys), None)
+            if owner is not None:
+                raise complaint(path, f"the key stands outside the tables; write it under [{owner}]", name)
+            raise complaint(path, f"there is no such table; {suggestion(name, TABLES)}", name)
+    scene = read_scene(path, tables)
+    sampling = TomlTable(path, "[sampling]", tables.get("sampling", {}), SAMPLING_KEYS)
+    step_size = None
+    if "step_size" in sampling.values:
+        step_size = sampling.number("step_size", default=0.0)
+        if step_size <= 0:
+            raise sampling.wrong("step_size", f"write a number of seconds greater than 0, not {step_size:g}")
+    learn = TomlTable(path, "[learn]", tables.get("learn", {}), LEARN_KEYS)
+    return SystemFile(
+        scene,
+        _columns(path, tables, scene) if "columns" in tables else None,
+        step_size,
+        Learn(masses=learn.flag("masses", default=False), damping=learn.flag("damping", default=False)),
+    )
+
+
+def _toml(path: Path, text: str) -> Mapping[str, Any]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if sum(1 for _ in _DOT_OF_KEY.finditer(line)) > _MAXIMUM_DOTS:
+            raise complaint(path, "there are too many dots; write plain keys", f"line {number}")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason = shown(error, length=120)
+        problem = f"this is not TOML: {reason[:1].lower()}{reason[1:]}; correct the line"
+        raise complaint(path, problem) from error
+    except (ValueError, RecursionError) as error:
+        # Python's own limits, on the digits of a whole number and on the depth of lists.
+        raise complaint(path, "a number is too long or a list too deep; simplify it") from error
+
+
+def _columns(path: Path, tables: Mapping[str, Any], scene: Scene) -> Columns:
+    table = TomlTable(path, "[columns]", tables["columns"], COLUMNS_KEYS)
+    standard = standard_columns(scene.bodies, scene.dimension)
+    time = table.name("time", default=standard.time) or standard.time
+    run = table.name("run", default=None)
+    lists = {
+        "position": (table.names("position", default=standard.position), scene.coordinates),
+        "velocity": (table.names("velocity"), scene.coordinates),
+        "touch": (table.names("touch"), scene.bodies),
+    }
+    for key, (names, wanted) in lists.items():
+        if len(names) != wanted and (names or key == "position"):
+            per = "coordinate of every body" if key != "touch" else "body"
+            raise table.wrong(key, f"write {wanted} names, one per {per}, not {len(names)}")
+    position, velocity, touch = (names for names, _ in lists.values())
+    if twice := repeated([time, *position, *velocity, *touch, *([] if run is None else [run])]):
+        raise complaint(path, f"the column {shown(twice)} is named twice; give it one meaning", "[columns]")
+    return Columns(position, velocity, touch, time, run)

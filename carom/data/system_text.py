@@ -1,0 +1,105 @@
+"""The text of a system file, with a comment at every key."""
+
+from collections.abc import Iterable, Iterator
+
+import tomlkit
+
+from carom.data.columns import Columns, standard_columns
+from carom.mechanics import Pair, Scene, Wall
+
+
+def system_text(
+    scene: Scene,
+    columns: Columns | None,
+    step_size: float | None,
+    *,
+    learn_masses: bool,
+    learn_damping: bool,
+) -> str:
+    """A system file as text. What could be added stands there as a comment.
+
+    Arguments:
+        scene: bodies, candidate contacts and known constants.
+        columns: the names of a recording's columns, where they are not those that Carom writes.
+        step_size: time between samples, for recordings without times.
+        learn_masses: whether masses are to be learned.
+        learn_damping: whether damping is to be learned.
+    """
+    example_wall = Wall(0, (1.0,) + (0.0,) * (scene.dimension - 1))
+    example_pair = [_comment(_pair(Pair(0, 1)))] if scene.bodies > 1 else []
+    example_columns = standard_columns(scene.bodies, scene.dimension)
+    tables = [
+        ["# What is known of this system. Bodies are counted from 1, like the columns."],
+        _system(scene),
+        *([_wall(wall) for wall in scene.geometry.walls] or [_comment(_wall(example_wall))]),
+        *([_pair(pair) for pair in scene.geometry.pairs] or example_pair),
+        _columns(columns) if columns else _comment(_columns(example_columns)),
+        _sampling(step_size) if step_size is not None else _comment(_sampling(0.02)),
+        [
+            "[learn]",
+            _line("masses", learn_masses, "estimate the masses, starting from those above"),
+            _line("damping", learn_damping, "estimate a damping of all velocities"),
+        ],
+    ]
+    return "\n\n".join("\n".join(table) for table in tables) + "\n"
+
+
+def _system(scene: Scene) -> Iterator[str]:
+    yield "[system]"
+    yield _line("bodies", scene.bodies, "number of bodies")
+    yield _line("dimension", scene.dimension, "coordinates per body")
+    yield _line("masses", _floats(scene.masses), "one per body; only ratios matter for the motion")
+    yield _line("restitution", float(scene.restitution), "speed kept by a bounce: 0 none, 1 all")
+    yield _line("velocity_grid", scene.velocity_grid, '"half": second order; "sample": used as recorded')
+    yield _line("projection", scene.projection, 'of overlaps: "none", "inverse_mass", "reference_point"')
+    if scene.projection == "reference_point":
+        yield _line("reference", [_floats(row) for row in scene.reference], "where bodies of a pair meet")
+
+
+def _wall(wall: Wall) -> Iterator[str]:
+    yield "[[wall]]"
+    yield _line("body", wall.body + 1, "which body may touch it")
+    yield _line("normal", _floats(wall.normal), "direction from the wall to the body, of length 1")
+    yield _line("offset", float(wall.offset), "the gap is normal · position − offset")
+
+
+def _pair(pair: Pair) -> Iterator[str]:
+    yield "[[pair]]"
+    yield _line("first", pair.first + 1, "in one dimension, the body with the greater coordinate")
+    yield _line("second", pair.second + 1, "the other body")
+    yield _line("offset", float(pair.offset), "distance at contact, the sum of the radii")
+
+
+def _columns(columns: Columns) -> Iterator[str]:
+    yield "[columns]"
+    if columns.run is not None:
+        yield _line("run", columns.run, "which run a row belongs to")
+    yield _line("time", columns.time, "in seconds")
+    yield _line("position", list(columns.position), "coordinates of body 1, then of body 2 …")
+    if columns.velocity:
+        yield _line("velocity", list(columns.velocity), "in the same order")
+    if columns.touch:
+        yield _line("touch", list(columns.touch), "one per body, 0 or 1")
+
+
+def _sampling(step_size: float) -> Iterator[str]:
+    yield "[sampling]"
+    yield _line("step_size", float(step_size), "seconds between samples, if there are no times")
+
+
+def _comment(lines: Iterable[str]) -> list[str]:
+    return [f"# {line}" for line in lines]
+
+
+def _floats(numbers: Iterable[float]) -> list[float]:
+    return [float(number) for number in numbers]
+
+
+def _line(key: str, value: object, comment: str) -> str:
+    return f"{key} = {_value(value)}".ljust(32) + f"  # {comment}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):  # tomlkit takes seconds for a list of some thousand values
+        return f"[{', '.join(_value(member) for member in value)}]"
+    return tomlkit.item(value).as_string()

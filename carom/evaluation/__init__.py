@@ -1,0 +1,24 @@
+"""Scores of forecasts, and what the true equations would score."""
+
+from carom.evaluation.metrics import (
+    ContactScore,
+    contact_score,
+    energy_drift,
+    interpenetration,
+    paper_rmse,
+    position_rmse,
+    velocity_rmse,
+)
+from carom.evaluation.oracle import OracleFit, fit_oracle
+
+__all__ = [
+    "ContactScore",
+    "OracleFit",
+    "contact_score",
+    "energy_drift",
+    "fit_oracle",
+    "interpenetration",
+    "paper_rmse",
+    "position_rmse",
+    "velocity_rmse",
+]

@@ -1,0 +1,108 @@
+"""How good a forecast is.
+
+All functions take NumPy arrays on the sample grid; `forecast` and `truth` are anything with `position` and
+`velocity` of shape (samples, bodies, dimension).
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+
+@runtime_checkable
+class Motion(Protocol):
+    """A trajectory, a run or a forecast."""
+
+    @property
+    def position(self): ...
+
+    @property
+    def velocity(self): ...
+
+
+def paper_rmse(forecast: Motion, truth: Motion, *, velocities: bool = True) -> float:
+    """The score of the paper's tables: sqrt( (1/N) Σ_n Σ_d (x̂ − x)² ).
+
+    Summed over the dimensions of the state, averaged over time, contact signals left out. `velocities=False`
+    is for models of positions alone.
+    """
+    squares = _errors(forecast, truth)[0] ** 2
+    if velocities:
+        squares = squares + _errors(forecast, truth)[1] ** 2
+    return float(np.sqrt(np.mean(np.sum(squares, axis=(1, 2)))))
+
+
+def position_rmse(forecast: Motion, truth: Motion) -> float:
+    """Root mean squared error of one coordinate of a position."""
+    return float(np.sqrt(np.mean(_errors(forecast, truth)[0] ** 2)))
+
+
+def velocity_rmse(forecast: Motion, truth: Motion) -> float:
+    """Root mean squared error of one coordinate of a velocity."""
+    return float(np.sqrt(np.mean(_errors(forecast, truth)[1] ** 2)))
+
+
+class ContactScore(NamedTuple):
+    """How well the contacts of a forecast match the true ones, as events (a run of touching samples is one)."""
+
+    true_events: int
+    missed: int
+    """True events without a predicted one within the tolerance."""
+    spurious: int
+    """Predicted events without a true one."""
+    mistimed: int
+    """Matched events that are off by at least one sample."""
+    timing_error: float
+    """Mean |shift| of matched events, in samples; NaN where none matched."""
+    precision: float
+    """Share of predicted touching samples that touch in truth; NaN where none is predicted."""
+    recall: float
+    """Share of truly touching samples that are predicted; NaN where none touches."""
+
+
+def contact_score(
+    predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"], *, tolerance: int = 10
+) -> ContactScore:
+    """Match the events of one contact in time order, each to the nearest within `tolerance` samples."""
+    true_starts, predicted_starts = _event_starts(true), _event_starts(predicted)
+    free = list(predicted_starts)
+    shifts = []
+    for start in true_starts:
+        nearest = min(free, key=lambda other: abs(other - start), default=None)
+        if nearest is not None and abs(nearest - start) <= tolerance:
+            free.remove(nearest)
+            shifts.append(nearest - start)
+    both = np.sum(predicted & true)
+    return ContactScore(
+        true_events=len(true_starts),
+        missed=len(true_starts) - len(shifts),
+        spurious=len(free),
+        mistimed=int(np.count_nonzero(shifts)),
+        timing_error=float(np.mean(np.abs(shifts))) if shifts else float("nan"),
+        precision=float(both / predicted.sum()) if predicted.any() else float("nan"),
+        recall=float(both / true.sum()) if true.any() else float("nan"),
+    )
+
+
+def energy_drift(energies: Float[np.ndarray, "samples"]) -> float:
+    """Greatest distance of the energy from its first value, relative to that value where it is not 0."""
+    scale = abs(energies[0]) if energies[0] != 0 else 1.0
+    return float(np.max(np.abs(energies - energies[0])) / scale)
+
+
+def interpenetration(gaps: Float[np.ndarray, "samples contacts"]) -> float:
+    """Deepest overlap over time and contacts; 0 where nothing overlaps."""
+    return float(np.max(-gaps, initial=0.0))
+
+
+def _errors(forecast: Motion, truth: Motion) -> tuple[np.ndarray, np.ndarray]:
+    return (
+        np.asarray(forecast.position, float) - np.asarray(truth.position, float),
+        np.asarray(forecast.velocity, float) - np.asarray(truth.velocity, float),
+    )
+
+
+def _event_starts(touching: Bool[np.ndarray, "samples"]) -> np.ndarray:
+    before = np.concatenate([[False], touching[:-1]])
+    return np.flatnonzero(touching & ~before)

@@ -1,0 +1,133 @@
+"""Models on disk: safetensors with a JSON header, written whole or not at all, read without running anything.
+
+The header holds the schema version, the model's name, options, step size and scene (as the text of a system
+file), and notes on how it was trained. The tensors are the model's arrays by their place in the model.
+"""
+
+import importlib.metadata
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from carom.atomic import atomic_write
+from carom.data.input_file import complaint, require_file, shown, suggestion
+from carom.data.system_file import Learn, SystemFile, format_system_file, parse_system_file
+from carom.errors import InputError
+from carom.models import MODELS, AbstractModel
+
+SCHEMA = 1
+MAXIMUM_BYTES = 2**30
+HEADER_KEYS = ("schema", "model", "options", "step_size", "system", "notes", "versions")
+
+
+def save_model(
+    model: AbstractModel, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model; `notes` is anything JSON can hold that should travel with it."""
+    name = next(name for name, kind in MODELS.items() if type(model) is kind)
+    header = {
+        "schema": SCHEMA,
+        "model": name,
+        "options": model.options,
+        "step_size": model.step_size,
+        "system": format_system_file(SystemFile(model.scene, columns=None, step_size=None, learn=Learn())),
+        "notes": dict(notes or {}),
+        "versions": {name: importlib.metadata.version(name) for name in ("carom", "jax", "numpy")},
+    }
+    tensors = {place: np.asarray(array) for place, array in _arrays(model).items()}
+    with atomic_write(path) as temporary:
+        save_file(tensors, temporary, metadata={"carom": json.dumps(header)})
+
+
+def load_model(path: str | os.PathLike[str]) -> AbstractModel:
+    """Read a model that `save_model` wrote."""
+    path = Path(path)
+    header, tensors = _read(path)
+    options = header["options"]
+    if "contact_hidden" in options:
+        options["contact_hidden"] = tuple(options["contact_hidden"])
+    scene = parse_system_file(path, header["system"]).scene
+    try:
+        # Shapes only: an absurd size in the header must not allocate anything.
+        skeleton = eqx.filter_eval_shape(
+            lambda: MODELS[header["model"]](scene, float(header["step_size"]), **options, key=jax.random.key(0))  # type: ignore[call-arg]
+        )
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise complaint(path, f"the header does not describe a model ({shown(error)}); save it again") from error
+    expected = _arrays(skeleton)
+    if expected.keys() != tensors.keys():
+        odd = sorted(expected.keys() ^ tensors.keys())[0]
+        raise complaint(path, "the tensors are not those of the model in the header; save it again", f"tensor {odd}")
+    for place, leaf in expected.items():
+        tensor = tensors[place]
+        if tensor.shape != leaf.shape or tensor.dtype.kind != "f":
+            wanted = f"it should be floating point of shape {leaf.shape}, not {tensor.dtype} of {tensor.shape}"
+            raise complaint(path, f"{wanted}; save the model again", f"tensor {place}")
+        if not np.isfinite(tensor).all():
+            raise complaint(path, "some weights are not finite; train the model again", f"tensor {place}")
+    leaves, structure = jax.tree.flatten(skeleton)
+    loaded = iter([jnp.asarray(tensors[place]) for place in expected])
+    return jax.tree.unflatten(structure, [next(loaded) if _is_array(leaf) else leaf for leaf in leaves])
+
+
+def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The notes that were saved with a model."""
+    return _read(Path(path))[0]["notes"]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="model")
+    foreign = "the file is not a whole Carom model; name one that `carom fit` wrote"
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if "carom" not in metadata:
+                raise complaint(path, foreign)
+            header = json.loads(metadata["carom"])
+            _check_header(path, header)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except InputError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise complaint(path, foreign) from error
+    return header, tensors
+
+
+def _check_header(path: Path, header: Any) -> None:
+    if not isinstance(header, dict) or any(key not in header for key in HEADER_KEYS):
+        raise complaint(path, f"the header needs the keys {', '.join(HEADER_KEYS)}; save the model again")
+    if header["schema"] != SCHEMA:
+        raise complaint(
+            path,
+            f"the file has schema {shown(header['schema'])} and this version of Carom reads {SCHEMA}; "
+            "use the version that wrote it",
+        )
+    if not isinstance(header["model"], str) or header["model"] not in MODELS:
+        name = shown(header["model"])
+        raise complaint(path, f"there is no model called {name}; {suggestion(name, MODELS)}")
+    if not isinstance(header["options"], dict) or not isinstance(header["notes"], dict):
+        raise complaint(path, "options and notes of the header must be objects; save the model again")
+    step_size = header["step_size"]
+    if isinstance(step_size, bool) or not isinstance(step_size, int | float) or not 0 < step_size < float("inf"):
+        raise complaint(path, "the step size in the header must be a positive number; save the model again")
+    if not isinstance(header["system"], str):
+        raise complaint(path, "the system in the header must be the text of a system file; save the model again")
+
+
+def _arrays(model: Any) -> dict[str, Any]:
+    """A model's arrays by their place, such as `potential.weight`."""
+    places = jax.tree_util.tree_flatten_with_path(model)[0]
+    return {jax.tree_util.keystr(place).lstrip("."): leaf for place, leaf in places if _is_array(leaf)}
+
+
+def _is_array(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)

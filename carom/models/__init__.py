@@ -1,0 +1,36 @@
+"""Learned mechanics and the baselines."""
+
+from carom.models.base import AbstractModel, Forecast, forecast, rollout
+from carom.models.batched_rollout import batched_rollout
+from carom.models.cd_lagrange_network import CDLagrangeNetwork
+from carom.models.contact_resnet import ContactResNet
+from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
+from carom.models.networks import PotentialNetwork
+from carom.models.resnet import ResNet
+from carom.models.variational_integrator_network import VariationalIntegratorNetwork
+
+MODELS: dict[str, type[AbstractModel]] = {
+    "cd-lagrange": CDLagrangeNetwork,
+    "vin": VariationalIntegratorNetwork,
+    "resnet": ResNet,
+    "contact-resnet": ContactResNet,
+}
+"""Models by the name that files and the command line use."""
+
+__all__ = [
+    "MODELS",
+    "AbstractContactSignal",
+    "AbstractModel",
+    "BodyTouch",
+    "CDLagrangeNetwork",
+    "CandidateContact",
+    "ContactResNet",
+    "Forecast",
+    "NoContact",
+    "PotentialNetwork",
+    "ResNet",
+    "VariationalIntegratorNetwork",
+    "batched_rollout",
+    "forecast",
+    "rollout",
+]

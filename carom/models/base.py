@@ -1,0 +1,132 @@
+"""What every model provides, and the rollouts that follow from it."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from carom.errors import InputError
+from carom.integrators import consecutive, prepend
+from carom.integrators import rollout as repeat
+from carom.mechanics import Scene
+from carom.models.contact_signal import AbstractContactSignal, Signal
+from carom.types import Coordinates, State
+
+
+Model = TypeVar("Model", bound="AbstractModel")
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """The part of a recording that a model is built from."""
+
+    @property
+    def scene(self) -> Scene | None: ...
+
+    @property
+    def step_size(self) -> float: ...
+
+
+class AbstractModel(eqx.Module):
+    """A learned map from a state and the contacts of a step to the next state.
+
+    `step` works on the model's own grid; `enter` and `leave` convert from and to samples, where recorded
+    positions and velocities live. Weights are the model's arrays; everything fixed is in static fields.
+    Add a model by writing these members in one file, with `(scene, step_size, *, …, key)` to construct it.
+    """
+
+    contact: eqx.AbstractVar[AbstractContactSignal]
+    scene: eqx.AbstractVar[Scene]
+    step_size: eqx.AbstractVar[float]
+
+    @property
+    @abstractmethod
+    def predicts_velocity(self) -> bool:
+        """Whether velocities are part of what the model is trained on."""
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments, but the key, that construct a model of this shape."""
+
+    @abstractmethod
+    def enter(self, state: State) -> State:
+        """From a state on the sample grid to the model's own."""
+
+    @abstractmethod
+    def leave(self, before: State, after: State, contact: Signal) -> State:
+        """Back to the sample grid at the end of a step from `before` to `after` with these contacts."""
+
+    @abstractmethod
+    def step(self, state: State, contact: Signal) -> State:
+        """One step, with the contacts of that step given."""
+
+    @abstractmethod
+    def penalised(self) -> tuple[Array, ...]:
+        """The kernels that ℓ² regularisation shrinks."""
+
+    @classmethod
+    def for_recording(cls: type[Model], recording: Recorded, **options) -> Model:
+        """A model for the scene and the step size of a recording; options as for the class."""
+        if recording.scene is None:
+            raise InputError("This recording has no scene: read it with a system file, or use `with_scene`.")
+        return cls(recording.scene, recording.step_size, **options)  # pyright: ignore
+
+    def drift(self, state: State) -> Coordinates:
+        """Q_{n+1} = Q_n + h V_{n+1/2}, where a step arrives before its contacts are known."""
+        return state.position + self.step_size * state.velocity
+
+    def contact_logits(self, state: State) -> Float[Array, "signals"]:
+        """Log-odds of the contacts of the step that leaves `state`."""
+        return self.contact.logits(state, self.drift(state))
+
+    def gate(self, state: State) -> Float[Array, "signals"]:
+        """Probabilities of the contacts of the step that leaves `state`, to scale its impulses softly."""
+        return jax.nn.sigmoid(self.contact_logits(state))
+
+
+class Forecast(NamedTuple):
+    """A free rollout on the sample grid, and the probability of each contact at every sample."""
+
+    position: Float[Array, "samples bodies dimension"]
+    velocity: Float[Array, "samples bodies dimension"]
+    contact: Float[Array, "samples signals"]
+
+
+def rollout(model: AbstractModel, start: State, contact: Bool[Array, "steps signals"]) -> State:
+    """States on the sample grid, `start` included, with the contacts of every step given."""
+
+    def step(state, signal):
+        return model.step(state, signal), signal
+
+    states, signals = repeat(step, model.enter(start), inputs=contact)
+    return _on_samples(model, start, states, signals)
+
+
+@eqx.filter_jit
+def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
+    """Roll the model out from a state on the sample grid with its own contacts, those likelier than not.
+
+    Example:
+        >>> import carom, jax
+        >>> recording = carom.simulate(carom.systems.BouncingBall(), steps=50, step_size=0.02)
+        >>> model = carom.models.CDLagrangeNetwork.for_recording(recording, key=jax.random.key(0))
+        >>> carom.forecast(model, recording.start, steps=500).position.shape
+        (501, 1, 1)
+    """
+
+    def step(state, _):
+        logits = model.contact_logits(state)
+        return model.step(state, logits > 0), logits
+
+    states, logits = repeat(step, model.enter(start), steps=steps)
+    on_samples = _on_samples(model, start, states, logits > 0)
+    probability = jnp.concatenate([jnp.zeros_like(logits[:1]), jax.nn.sigmoid(logits)])
+    return Forecast(on_samples.position, on_samples.velocity, probability)
+
+
+def _on_samples(model: AbstractModel, start: State, states: State, signals: Array) -> State:
+    return prepend(start, jax.vmap(model.leave)(*consecutive(states), signals))

@@ -1,0 +1,154 @@
+"""How a model decides which contacts a step makes: the learned contact signal ĉ.
+
+Inputs are the state before the step and the position where its drift arrives, (q_n, V) and Q_{n+1}.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from carom.mechanics import ContactGeometry
+from carom.models.networks import Perceptron
+from carom.types import Coordinates, State
+
+Signal = Float[Array, "signals"] | Bool[Array, "signals"]
+"""One value per contact that a model distinguishes: booleans decide, gates in [0, 1] scale."""
+
+
+class AbstractContactSignal(eqx.Module):
+    """Log-odds of contacts, and how they relate to the touch of bodies."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many contacts are distinguished."""
+
+    @property
+    @abstractmethod
+    def hidden(self) -> tuple[int, ...]:
+        """Sizes of the hidden layers of its network."""
+
+    @abstractmethod
+    def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
+        """Log-odds that each contact happens in the step from `state` to `arrival`."""
+
+    @abstractmethod
+    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
+        """The contacts that a touch reading of every body stands for."""
+
+    @abstractmethod
+    def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
+        """The bodies that these contacts touch; no bodies where the model knows no contacts."""
+
+    @abstractmethod
+    def cross_entropy(
+        self, logits: Float[Array, "signals"], touch: Bool[Array, "bodies"]
+    ) -> Float[Array, ""]:
+        """Mean over bodies of −log p(touch)."""
+
+
+class NoContact(AbstractContactSignal):
+    """For models without contacts."""
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        return ()
+
+    def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
+        return jnp.zeros((0,), arrival.dtype)
+
+    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
+        return jnp.zeros((0,), bool)
+
+    def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
+        return jnp.zeros((0,), bool)
+
+    def cross_entropy(
+        self, logits: Float[Array, "signals"], touch: Bool[Array, "bodies"]
+    ) -> Float[Array, ""]:
+        return jnp.zeros((), logits.dtype)
+
+
+class BodyTouch(AbstractContactSignal):
+    """One signal per body from the state alone, as the contact-aware residual network has it."""
+
+    network: Perceptron
+    bodies: int = eqx.field(static=True)
+
+    def __init__(self, bodies: int, dimension: int, *, hidden: tuple[int, ...], key: Key[Array, ""]):
+        self.network = Perceptron((2 * bodies * dimension, *hidden, bodies), activation="relu", key=key)
+        self.bodies = bodies
+
+    @property
+    def size(self) -> int:
+        return self.bodies
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        return self.network.hidden
+
+    def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
+        return self.network(jnp.concatenate([state.position.ravel(), state.velocity.ravel()]))
+
+    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
+        return touch
+
+    def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
+        return contact
+
+    def cross_entropy(
+        self, logits: Float[Array, "signals"], touch: Bool[Array, "bodies"]
+    ) -> Float[Array, ""]:
+        return -jnp.mean(jnp.where(touch, jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)))
+
+
+class CandidateContact(AbstractContactSignal):
+    """One signal per candidate contact, ĉ(Q_{n+1}, V_{n+1/2}): the paper's contact network."""
+
+    network: Perceptron
+    geometry: ContactGeometry = eqx.field(static=True)
+
+    def __init__(self, geometry: ContactGeometry, *, hidden: tuple[int, ...], key: Key[Array, ""]):
+        sizes = (2 * geometry.bodies * geometry.dimension, *hidden, len(geometry.candidates))
+        self.network = Perceptron(sizes, activation="relu", key=key)
+        self.geometry = geometry
+
+    @property
+    def size(self) -> int:
+        return len(self.geometry.candidates)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        return self.network.hidden
+
+    def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
+        return self.network(jnp.concatenate([arrival.ravel(), state.velocity.ravel()]))
+
+    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
+        """A candidate is in contact when all its bodies are touched."""
+        return jnp.all(touch[None, :] | ~jnp.asarray(self.geometry.incidence), axis=1)
+
+    def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
+        """A body is touched when one of its candidates is in contact."""
+        return jnp.any(contact[:, None] & jnp.asarray(self.geometry.incidence), axis=0)
+
+    def cross_entropy(
+        self, logits: Float[Array, "signals"], touch: Bool[Array, "bodies"]
+    ) -> Float[Array, ""]:
+        """The touch of a body is the OR of its contacts: p(no touch) = Π (1 − p_j)."""
+        incidence = self.geometry.incidence
+        if (incidence.sum(axis=0) == 1).all():
+            body_logits = logits[incidence.argmax(axis=0)]
+            log_touch, log_free = jax.nn.log_sigmoid(body_logits), jax.nn.log_sigmoid(-body_logits)
+        else:
+            log_free = jax.nn.log_sigmoid(-logits) @ jnp.asarray(incidence, logits.dtype)
+            # log(1 − p(no touch)), kept finite for a body without candidates.
+            log_touch = jnp.log(-jnp.expm1(jnp.minimum(log_free, -1e-7)))
+        return -jnp.mean(jnp.where(touch, log_touch, log_free))

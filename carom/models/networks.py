@@ -1,0 +1,109 @@
+"""The networks inside models: a potential with its gradient in closed form, and multilayer perceptrons."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+Activation = Literal["tanh", "softplus"]
+
+_FUNCTION_AND_DERIVATIVE: dict[Activation, tuple[Callable, Callable]] = {
+    "tanh": (jnp.tanh, lambda x: 1 - jnp.tanh(x) ** 2),
+    "softplus": (jax.nn.softplus, jax.nn.sigmoid),
+}
+
+
+class PotentialNetwork(eqx.Module):
+    """One hidden layer, U(q) = w · φ(W q + b); no output bias, since only differences of U matter.
+
+    The gradient Wᵀ (w ⊙ φ′(W q + b)) is written out: training differentiates the force, and a closed form
+    spares one level of automatic differentiation.
+    """
+
+    weight: Float[Array, "hidden coordinates"]
+    bias: Float[Array, "hidden"]
+    output: Float[Array, "hidden"]
+    activation: Activation = eqx.field(static=True)
+
+    @property
+    def hidden(self) -> int:
+        """Number of hidden units."""
+        return self.bias.shape[-1]
+
+    def __call__(self, position: Float[Array, "bodies dimension"]) -> Float[Array, ""]:
+        function, _ = _FUNCTION_AND_DERIVATIVE[self.activation]
+        return self.output @ function(_product(self.weight, position.ravel()) + self.bias)
+
+    def gradient(self, position: Float[Array, "bodies dimension"]) -> Float[Array, "bodies dimension"]:
+        """∂U/∂q."""
+        _, derivative = _FUNCTION_AND_DERIVATIVE[self.activation]
+        slope = self.output * derivative(_product(self.weight, position.ravel()) + self.bias)
+        return _product(self.weight.T, slope).reshape(position.shape)
+
+
+def _product(matrix: Float[Array, "rows columns"], vector: Float[Array, "columns"]) -> Float[Array, "rows"]:
+    """matrix @ vector, written as a sum where one side is short.
+
+    XLA fuses the sum with its neighbours; a matrix product with an axis of length 1 or 2 is several times
+    slower on the CPU, most of all its derivative.
+    """
+    if min(matrix.shape) <= 4:
+        return jnp.sum(matrix * vector[None, :], axis=1)
+    return matrix @ vector
+
+
+def potential_network(
+    coordinates: int, *, hidden: int, activation: Activation, key: Key[Array, ""]
+) -> PotentialNetwork:
+    """A random potential with Glorot-uniform kernels and zero biases."""
+    first, second = jax.random.split(key)
+    glorot = jax.nn.initializers.glorot_uniform()
+    return PotentialNetwork(
+        weight=glorot(first, (coordinates, hidden)).T,
+        bias=jnp.zeros((hidden,)),
+        output=glorot(second, (hidden, 1))[:, 0],
+        activation=activation,
+    )
+
+
+class Perceptron(eqx.Module):
+    """A fully connected network with a linear last layer.
+
+    Written out rather than taken from Equinox, whose layers start from other distributions: Glorot-uniform
+    kernels and zero biases are what the published baselines use.
+    """
+
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, "_"], ...]
+    activation: Literal["tanh", "relu"] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        *,
+        activation: Literal["tanh", "relu"],
+        key: Key[Array, ""],
+    ):
+        glorot = jax.nn.initializers.glorot_uniform()
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.weights = tuple(
+            glorot(layer_key, shape).T for layer_key, shape in zip(keys, pairwise(sizes), strict=True)
+        )
+        self.biases = tuple(jnp.zeros((size,)) for size in sizes[1:])
+        self.activation = activation
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Sizes of the hidden layers."""
+        return tuple(bias.shape[-1] for bias in self.biases[:-1])
+
+    def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
+        activation = jnp.tanh if self.activation == "tanh" else jax.nn.relu
+        *hidden, (last_weight, last_bias) = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            x = activation(_product(weight, x) + bias)
+        return _product(last_weight, x) + last_bias

@@ -1,0 +1,147 @@
+"""Gradients of every model against finite differences, in float64."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from carom.models import PotentialNetwork, batched_rollout, rollout
+from carom.types import State
+from tests.models.conftest import KINDS
+
+
+def _random_model(kind, scene):
+    """A model whose biases are not zero, so that no gradient vanishes by symmetry."""
+    model = kind(scene, jax.random.key(3))
+    parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(parameters)
+    keys = jax.random.split(jax.random.key(4), len(leaves))
+    moved = [
+        leaf + 0.3 * jax.random.normal(key, leaf.shape, leaf.dtype)
+        for leaf, key in zip(leaves, keys, strict=True)
+    ]
+    return eqx.combine(jax.tree.unflatten(structure, moved), fixed)
+
+
+def _windows(scene, count, steps, model):
+    generator = np.random.default_rng(5)
+    shape = (count, scene.bodies, scene.dimension)
+    start = State(jnp.asarray(generator.uniform(1, 2, shape)), jnp.asarray(generator.uniform(-1, 1, shape)))
+    touch = generator.uniform(size=(count, steps, scene.bodies)) < 0.3
+    contact = jax.vmap(jax.vmap(model.contact.from_touch))(jnp.asarray(touch))
+    return start, contact
+
+
+def _directional_check(function, parameters, *, tolerance):
+    """Compare the gradient along random directions with central differences."""
+    gradient = jax.grad(function)(parameters)
+    for seed in range(3):
+        leaves, structure = jax.tree.flatten(parameters)
+        keys = jax.random.split(jax.random.key(seed), len(leaves))
+        direction = jax.tree.unflatten(
+            structure, [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+        )
+        size = 1e-6  # small, so that hardly a kink of relu lies between
+        ahead = function(jax.tree.map(lambda x, d: x + size * d, parameters, direction))
+        behind = function(jax.tree.map(lambda x, d: x - size * d, parameters, direction))
+        expected = (ahead - behind) / (2 * size)
+        found = sum(jnp.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True))
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_ten_step_rollout(kind, scene):
+    """The loss of a 10-step rollout, by the weights and by the start state."""
+    model = _random_model(kind, scene)
+    parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
+    start, contact = _windows(scene, 1, 10, model)
+
+    @jax.jit
+    def loss(inputs):
+        parameters, start = inputs
+        states = rollout(eqx.combine(parameters, fixed), start, contact[0])
+        return jnp.mean(states.position**2) + jnp.mean(states.velocity**2)
+
+    first = jax.tree.map(lambda x: x[0], start)
+    _directional_check(loss, (parameters, first), tolerance=1e-6)
+
+
+def test_one_step_and_contact_logits(kind, scene):
+    model = _random_model(kind, scene)
+    parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
+    start, contact = _windows(scene, 1, 1, model)
+    first = jax.tree.map(lambda x: x[0], start)
+
+    @jax.jit
+    def value(inputs):
+        parameters, state = inputs
+        model = eqx.combine(parameters, fixed)
+        after = model.step(state, contact[0, 0])
+        return jnp.sum(after.position**2) + jnp.sum(after.velocity**2) + jnp.sum(model.contact_logits(state) ** 2)
+
+    _directional_check(value, (parameters, first), tolerance=1e-6)
+
+
+def test_batched_rollout_equals_plain_rollout_with_its_gradient(kind, scene):
+    """The adjoint sweep written by hand gives what automatic differentiation of the scan gives."""
+    model = _random_model(kind, scene)
+    parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
+    start, contact = _windows(scene, 3, 4, model)
+    weights = jnp.asarray(np.random.default_rng(6).standard_normal((3, 5, scene.bodies, scene.dimension)))
+
+    def score(position, velocity):
+        return jnp.sum(weights * position) + jnp.sum(jnp.sin(weights * velocity))
+
+    def by_hand(inputs):
+        states = batched_rollout(eqx.combine(inputs[0], fixed), inputs[1], contact, steps=4)
+        return score(states.position, states.velocity)
+
+    def by_scan(inputs):
+        model = eqx.combine(inputs[0], fixed)
+
+        def one(state, contact):
+            def step(state, signal):
+                after = model.step(state, signal)
+                return after, after
+
+            _, after = jax.lax.scan(step, state, contact)
+            return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), state, after)
+
+        states = jax.vmap(one)(inputs[1], contact)
+        return score(states.position, states.velocity)
+
+    value, gradient = jax.jit(jax.value_and_grad(by_hand))((parameters, start))
+    expected, expected_gradient = jax.jit(jax.value_and_grad(by_scan))((parameters, start))
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    for found, wanted in zip(*map(jax.tree.leaves, (gradient, expected_gradient)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_gated_rollout_gradient_against_finite_differences(scene):
+    """Without touch the contact network's own soft signal is in the loop, and gets a gradient through it."""
+    model = _random_model(KINDS["cd-lagrange, half grid"], scene)
+    parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
+    start, _ = _windows(scene, 2, 4, model)
+
+    @jax.jit
+    def loss(parameters):
+        states = batched_rollout(eqx.combine(parameters, fixed), start, None, steps=4)
+        return jnp.mean(states.position**2) + jnp.mean(states.velocity**2)
+
+    _directional_check(loss, parameters, tolerance=1e-5)
+    contact_gradient = jax.tree.leaves(jax.grad(loss)(parameters).contact)
+    assert max(float(jnp.max(jnp.abs(leaf))) for leaf in contact_gradient) > 0
+
+
+def test_potential_gradient_in_closed_form():
+    """∇U written out equals automatic differentiation of U, for few and for many coordinates."""
+    generator = np.random.default_rng(0)
+    for activation in ("tanh", "softplus"):
+        for coordinates, shape in ((1, (1, 1)), (2, (2, 1)), (6, (2, 3)), (10, (5, 2))):
+            network = PotentialNetwork(
+                weight=jnp.asarray(generator.standard_normal((20, coordinates))),
+                bias=jnp.asarray(generator.standard_normal(20)),
+                output=jnp.asarray(generator.standard_normal(20)),
+                activation=activation,
+            )
+            position = jnp.asarray(generator.standard_normal(shape))
+            np.testing.assert_allclose(network.gradient(position), jax.grad(network)(position), rtol=1e-10)
