@@ -1,11 +1,17 @@
 """Recordings: container, simulation, noise, windows, files."""
 
-from carom.data.columns import Columns
-from carom.data.files import read_recording, write_recording
+from carom.data.files import (
+    Columns,
+    Learn,
+    SystemFile,
+    read_recording,
+    read_system_file,
+    write_recording,
+    write_system_file,
+)
 from carom.data.noise import add_noise
 from carom.data.recording import Recording, Run
 from carom.data.simulate import Truth, simulate
-from carom.data.system_file import Learn, SystemFile, read_system_file, write_system_file
 from carom.data.windows import Windows, cut_windows
 
 __all__ = [

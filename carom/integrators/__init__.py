@@ -1,7 +1,7 @@
 """Time-stepping schemes, one per file. They take functions, not systems."""
 
 from carom.integrators.cd_lagrange import cd_lagrange_step, to_half_grid, to_sample_grid
-from carom.integrators.rollout import rollout
+from carom.integrators.rollout import consecutive, prepend, rollout
 from carom.integrators.stormer_verlet import stormer_verlet_step
 from carom.integrators.time_of_impact import ImpactReport, time_of_impact_step
 from carom.integrators.velocity_verlet import velocity_verlet_step
@@ -9,6 +9,8 @@ from carom.integrators.velocity_verlet import velocity_verlet_step
 __all__ = [
     "ImpactReport",
     "cd_lagrange_step",
+    "consecutive",
+    "prepend",
     "rollout",
     "stormer_verlet_step",
     "time_of_impact_step",

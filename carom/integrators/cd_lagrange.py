@@ -51,24 +51,23 @@ def to_half_grid(state: State, step_size: Scalar, *, inertia: AbstractInertia, f
 
 
 def to_sample_grid(
-    state: State,
-    step_size: Scalar,
+    before: State,
+    after: State,
     *,
     inertia: AbstractInertia,
-    force: Force,
     geometry: ContactGeometry,
     touching: PerContact,
 ) -> State:
-    """Half kick back: v_n = V_{n+1/2} − (h/2) M⁻¹ F(q_n, V_{n+1/2}), and none along touching contacts.
+    """Half kick back at the end of a step: v_n = V_{n+1/2} − ½ (V_{n+1/2} − V_{n−1/2}).
 
-    The step that arrived at q_n replaced the smooth change along a touching normal, so there is no kick to
-    take back there; a ball at rest on the floor then reads out as v = 0.
+    Without contact that is V_{n+1/2} − (h/2) M⁻¹ F(q_n), at no further evaluation of the force. Along the
+    normal of a touching contact there is no kick to take back, since the step replaced the smooth change
+    there; a ball at rest on the floor then reads out as v = 0, and one that bounced as −e V_{n−1/2}.
     """
-    kick = 0.5 * step_size * inertia.solve(force(state.position, state.velocity))
+    kick = 0.5 * (after.velocity - before.velocity)
     if geometry.candidates:
-        G = geometry.jacobian(state.position)
-        nothing = jnp.zeros_like(kick)
-        plastic = jnp.zeros_like(touching)
+        G = geometry.jacobian(after.position)
+        nothing, plastic = jnp.zeros_like(kick), jnp.zeros_like(touching)
         λ = restitution_impulse(G, inertia, nothing, kick, restitution=plastic, active=touching)
         kick = kick + inertia.solve(generalised_impulse(G, λ))
-    return State(state.position, state.velocity - kick)
+    return State(after.position, after.velocity - kick)

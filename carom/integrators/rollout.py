@@ -34,5 +34,14 @@ def rollout(
         return following, (following, output)
 
     _, (states, outputs) = lax.scan(advance, start, inputs, length=steps, unroll=unroll)
-    with_start = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
-    return with_start, outputs
+    return prepend(start, states), outputs
+
+
+def prepend(first: PyTree, rest: PyTree) -> PyTree:
+    """One tree whose arrays have `first` before `rest` along their leading axis."""
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, rest)
+
+
+def consecutive(states: PyTree) -> tuple[PyTree, PyTree]:
+    """The states before and after every step of a rollout."""
+    return jax.tree.map(lambda x: x[:-1], states), jax.tree.map(lambda x: x[1:], states)

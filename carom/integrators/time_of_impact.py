@@ -14,8 +14,14 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.integrators.base import ConservativeForce
-from carom.mechanics import AbstractInertia, ContactGeometry, contact_compliance, contact_rate
-from carom.mechanics.contact import generalised_impulse
+from carom.mechanics import (
+    AbstractInertia,
+    ContactGeometry,
+    complementary_impulse,
+    contact_compliance,
+    contact_rate,
+    generalised_impulse,
+)
 from carom.types import Coordinates, PerContact, Scalar, State
 
 
@@ -80,9 +86,7 @@ def time_of_impact_step(
         ), None
 
     progress, _ = lax.scan(advance, progress, jnp.arange(max_impacts + 1))
-    # Whatever time is left after the bound was hit passes at rest on that last surface.
-    final = _glide(progress, progress.remaining, inertia=inertia, force=force, geometry=geometry)
-    return final, progress.report
+    return _spend_the_rest(progress, inertia=inertia, force=force, geometry=geometry)
 
 
 def _gap_tolerance(state: State) -> Float[Array, ""]:
@@ -96,13 +100,22 @@ def _acceleration(
     inertia: AbstractInertia,
     force: ConservativeForce,
     geometry: ContactGeometry,
-) -> Coordinates:
-    """M⁻¹F with the part that would press into a resting contact cancelled by the surface."""
+) -> tuple[Coordinates, PerContact]:
+    """M⁻¹F with what presses into resting contacts cancelled by their surfaces, and the pull on every gap.
+
+    The pull is what would accelerate the gap if that contact alone let go: the forces, and the reactions of
+    the other contacts (a ball that lies on a ball that lies on the floor).
+    """
     free = inertia.solve(force(position))
     jacobian = geometry.jacobian(position)
-    pressing = jnp.where(resting, jnp.minimum(contact_rate(jacobian, free), 0), 0)
-    reaction = -pressing / jnp.diagonal(contact_compliance(inertia, jacobian))
-    return free + inertia.solve(generalised_impulse(jacobian, reaction))
+    compliance = contact_compliance(inertia, jacobian)
+    pull = contact_rate(jacobian, free)
+    nothing = jnp.zeros_like(pull)
+    reaction, _ = complementary_impulse(
+        compliance, pull, nothing, target=nothing, touching=resting, sweeps=_sweeps(geometry)
+    )
+    pull = pull + compliance @ reaction - jnp.diagonal(compliance) * reaction
+    return free + inertia.solve(generalised_impulse(jacobian, reaction)), pull
 
 
 def _glide(
@@ -116,12 +129,45 @@ def _glide(
     """Velocity Verlet over `duration`, resting contacts held."""
 
     def acceleration(position):
-        return _acceleration(position, progress.resting, inertia=inertia, force=force, geometry=geometry)
+        return _acceleration(position, progress.resting, inertia=inertia, force=force, geometry=geometry)[0]
 
     q, v = progress.state.position, progress.state.velocity
     here = acceleration(q)
     q_next = q + duration * v + 0.5 * duration**2 * here
     return State(q_next, v + 0.5 * duration * (here + acceleration(q_next)))
+
+
+def _spend_the_rest(
+    progress: _Progress,
+    *,
+    inertia: AbstractInertia,
+    force: ConservativeForce,
+    geometry: ContactGeometry,
+) -> tuple[State, ImpactReport]:
+    """Let the time left when the bound on impacts was hit pass at rest on every surface in the way."""
+    state, remaining, resting, report = progress
+    heading = _glide(progress, remaining, inertia=inertia, force=force, geometry=geometry)
+    blocked = geometry.gap(heading.position) < jnp.minimum(geometry.gap(state.position), 0)
+    held = (resting | blocked) & (remaining > 0)
+    jacobian = geometry.jacobian(state.position)
+    rate = contact_rate(jacobian, state.velocity)
+    nothing = jnp.zeros_like(rate)
+    stop, _ = complementary_impulse(
+        contact_compliance(inertia, jacobian),
+        rate,
+        nothing,
+        target=nothing,
+        touching=held,
+        sweeps=_sweeps(geometry),
+    )
+    velocity = state.velocity + inertia.solve(generalised_impulse(jacobian, stop))
+    settled = progress._replace(state=State(state.position, velocity), resting=held)
+    final = _glide(settled, remaining, inertia=inertia, force=force, geometry=geometry)
+    return final, report._replace(contact=report.contact | held)
+
+
+def _sweeps(geometry: ContactGeometry) -> int:
+    return 2 * len(geometry.candidates) if geometry.coupled else 1
 
 
 def _advance_to_impact(
@@ -137,7 +183,7 @@ def _advance_to_impact(
 ) -> _Progress:
     """Glide to the earliest impact in the remaining time, or to its end, and apply that impact."""
     state, remaining, resting, report = progress
-    acceleration = _acceleration(state.position, resting, inertia=inertia, force=force, geometry=geometry)
+    acceleration, _ = _acceleration(state.position, resting, inertia=inertia, force=force, geometry=geometry)
 
     def gap_at(time):
         path = state.position + time * state.velocity + 0.5 * time**2 * acceleration
@@ -156,7 +202,7 @@ def _advance_to_impact(
     impulse = jnp.where(struck, (rebound - rate) / jnp.diagonal(contact_compliance(inertia, jacobian)), 0)
     velocity = arrived.velocity + inertia.solve(generalised_impulse(jacobian, impulse))
 
-    pull = contact_rate(jacobian, inertia.solve(force(arrived.position)))
+    _, pull = _acceleration(arrived.position, resting, inertia=inertia, force=force, geometry=geometry)
     still_resting = resting & (pull <= 0) & (jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed)
     comes_to_rest = struck & (rebound == 0)
     return _Progress(
@@ -174,6 +220,8 @@ def _advance_to_impact(
 def _contact_times(gap_at, remaining, resting, grazing_speed) -> tuple[PerContact, Bool[Array, "contacts"]]:
     """When each gap closes within `remaining`, ∞ where it does not; and whether it does so at a graze."""
     initial = lax.stop_gradient(gap_at(jnp.zeros_like(remaining)))
+    if not len(initial):
+        return initial, jnp.zeros((0,), bool)
     rounding = jnp.minimum(initial, 0)  # what an impact just made left of its overlap
     contacts = jnp.arange(len(initial))
 

@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from carom.atomic import atomic_write
-from carom.data.input_file import complaint, require_file, shown, suggestion
-from carom.data.system_file import Learn, SystemFile, format_system_file, parse_system_file
+from carom.data.files.input_file import complaint, require_file, shown, suggestion
+from carom.data.files.system_file import Learn, SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
 from carom.models import MODELS, AbstractModel
 

@@ -10,7 +10,7 @@ from carom.mechanics.contact import (
     generalised_impulse,
 )
 from carom.mechanics.energy import kinetic_energy, total_momentum
-from carom.mechanics.impact import restitution_impulse, unilateral_impulse
+from carom.mechanics.impact import complementary_impulse, restitution_impulse, unilateral_impulse
 from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
 from carom.mechanics.projection import (
     Projection,
@@ -31,6 +31,7 @@ __all__ = [
     "Scene",
     "Wall",
     "chain",
+    "complementary_impulse",
     "contact_compliance",
     "contact_rate",
     "generalised_impulse",

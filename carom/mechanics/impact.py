@@ -26,16 +26,19 @@ def restitution_impulse(
 
         λ = −(G M⁻¹ Gᵀ)⁻¹ G (e V + V^S)          over the active contacts, 0 elsewhere
 
-    `active` gates each contact: 1 and 0 decide, values between scale the impulse (a soft contact signal).
+    `active` gates each contact: 1 and 0 decide, values between scale the impulse that the contact would need
+    beside the impulses of the others (a soft contact signal).
     The sign of λ is not restricted; whoever sets `active` vouches for the contact.
     """
     compliance = contact_compliance(inertia, jacobian)
     wanted = -(restitution * contact_rate(jacobian, before) + contact_rate(jacobian, smooth))
     if len(wanted) <= 1:
         return active * wanted / jnp.diagonal(compliance)
-    # Inactive contacts are decoupled from the system rather than removed: shapes stay static.
-    coupling = compliance * jnp.outer(active, active) * (1 - jnp.eye(len(wanted), dtype=compliance.dtype))
-    return active * jnp.linalg.solve(coupling + jnp.diag(jnp.diagonal(compliance)), active * wanted)
+    # λ_j = c_j (wanted_j − Σ_{i≠j} S_ji λ_i) / S_jj. Inactive contacts stay in the system, with λ = 0, rather
+    # than being removed: shapes stay static.
+    own = jnp.diag(jnp.diagonal(compliance))
+    impulse = jnp.linalg.solve(own + active[:, None] * (compliance - own), active * wanted)
+    return jnp.where(active > 0, impulse, 0)  # exactly, not to the rounding of pivoting
 
 
 def unilateral_impulse(
@@ -52,21 +55,28 @@ def unilateral_impulse(
 
     1. Closing contacts of V hit one after another, each seeing the current velocities, until none closes.
        This carries momentum through a row of balls: (1, 0, 0) becomes (0, 0, 1), not (0, ½, ½).
-    2. The rates after these impacts, or −e u where a contact was not closing, are what the step must not
+    2. What still closes when `sweeps` runs out is stopped without rebound, which never adds energy.
+    3. The rates after these impacts, or −e u where a contact was not closing, are what the step must not
        fall below once the smooth forces act:   0 ≤ λ ⟂ G V⁺ − u* ≥ 0.
 
     For a single contact this is the formula of `restitution_impulse` with λ ≥ 0. It never adds kinetic energy
-    to V when V^S = V. When `sweeps` runs out, what still closes is stopped without rebound.
+    to V when V^S = V, whether or not `sweeps` sufficed.
     """
     compliance = contact_compliance(inertia, jacobian)
     rate = contact_rate(jacobian, before)
     rate_after, impacts = _impact_sequence(compliance, rate, restitution, touching, sweeps)
-    resolved = jnp.all(~touching | (rate_after >= -1e-6 * jnp.max(jnp.abs(rate), initial=0.0)))
-    target = jnp.where(impacts > 0, jnp.maximum(rate_after, 0), -restitution * rate_after)
-    impulse = _complementary_impulse(
+    settled = jnp.all(~touching | (rate_after >= -1e-6 * jnp.max(jnp.abs(rate), initial=0.0)))
+    nothing = jnp.zeros_like(rate)
+    stop, stopped = complementary_impulse(
+        compliance, rate_after, nothing, target=nothing, touching=touching, sweeps=sweeps
+    )
+    impacts, rate_after = impacts + stop, rate_after + compliance @ stop
+    # Neither branch lies above the rate after the impacts: without smooth forces nothing is left to push.
+    target = jnp.where(impacts > 0, rate_after, jnp.minimum(-restitution * rate_after, rate_after))
+    impulse, solved = complementary_impulse(
         compliance, contact_rate(jacobian, smooth), impacts, target=target, touching=touching, sweeps=sweeps
     )
-    return impulse, resolved
+    return impulse, settled & stopped & solved
 
 
 def _impact_sequence(
@@ -78,6 +88,8 @@ def _impact_sequence(
 ) -> tuple[PerContact, PerContact]:
     """Newton's law at one closing contact after another; the rates and the summed impulses."""
     contacts = len(rate)
+    if contacts == 0:
+        return rate, rate
 
     def visit(index, carry):
         rate, impulse = carry
@@ -89,7 +101,7 @@ def _impact_sequence(
     return lax.fori_loop(0, sweeps * contacts, visit, (rate, jnp.zeros_like(rate)))
 
 
-def _complementary_impulse(
+def complementary_impulse(
     compliance: Float[Array, "contacts contacts"],
     smooth_rate: PerContact,
     start: PerContact,
@@ -97,14 +109,37 @@ def _complementary_impulse(
     target: PerContact,
     touching: Bool[Array, "contacts"],
     sweeps: int,
-) -> PerContact:
-    """0 ≤ λ ⟂ smooth_rate + S λ − target ≥ 0 by projected Gauss–Seidel from `start`."""
+) -> tuple[PerContact, Bool[Array, ""]]:
+    """0 ≤ λ ⟂ smooth_rate + S λ − target ≥ 0 over the touching contacts, and whether it was solved.
+
+    Projected Gauss–Seidel from `start` finds out which contacts push. It converges slowly where contacts act
+    strongly on each other, so their λ then follow from one linear solve, where that solves the problem.
+    """
     contacts = len(target)
+    if contacts == 0:
+        return start, jnp.ones((), bool)
+    missing = target - smooth_rate
 
     def visit(index, impulse):
         j = index % contacts
-        missing = target[j] - smooth_rate[j] - compliance[j] @ impulse
-        pushed = jnp.maximum(impulse[j] + missing / compliance[j, j], 0)
+        pushed = jnp.maximum(impulse[j] + (missing[j] - compliance[j] @ impulse) / compliance[j, j], 0)
         return impulse.at[j].set(jnp.where(touching[j], pushed, 0))
 
-    return lax.fori_loop(0, sweeps * contacts, visit, start)
+    def solves(impulse):
+        size = jnp.max(jnp.abs(compliance) @ jnp.abs(impulse) + jnp.abs(missing), initial=0.0)
+        excess = compliance @ impulse - missing
+        holds = (impulse >= 0) & (excess >= -1e-6 * size) & ((impulse == 0) | (excess <= 1e-6 * size))
+        return jnp.all(~touching | holds)
+
+    swept = lax.fori_loop(0, sweeps * contacts, visit, start)
+    if contacts <= 1:
+        return swept, solves(swept)
+    pushing = swept > 0
+    identity = jnp.eye(contacts, dtype=compliance.dtype)
+    block = jnp.where(jnp.outer(pushing, pushing), compliance, identity)
+    wanted = jnp.where(pushing, missing, 0)
+    usable = solves(jnp.linalg.solve(block, wanted))
+    # Redundant contacts make the block singular: it is replaced before the solve that derivatives see.
+    exact = jnp.linalg.solve(jnp.where(usable, block, identity), wanted)
+    impulse = jnp.where(usable, exact, swept)
+    return impulse, solves(impulse)

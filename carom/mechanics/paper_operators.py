@@ -16,16 +16,16 @@ WALL = -1
 def selection_matrix(
     partner: Int[Array, "bodies"], touching: Bool[Array, "bodies"]
 ) -> Float[Array, "bodies bodies"]:
-    """A with A_kk = −1 and A_{k,p(k)} = 1 for touching bodies, so that (A V)_k = v_p − v_k (−v_k at a wall)."""
-    bodies = jnp.arange(len(partner))
+    """A with A_kk = −1 and A_{k,p(k)} = 1 where body k touches: (A V)_k = v_p − v_k, or −v_k at a wall."""
+    bodies = jnp.arange(len(partner))[None, :]
     selects_partner = (partner[:, None] == bodies) & touching[:, None]
-    selects_itself = (bodies[:, None] == bodies) & touching[:, None]
+    selects_itself = (bodies == bodies.T) & touching[:, None]
     return selects_partner.astype(float) - selects_itself.astype(float)
 
 
 def effective_masses(selection: Float[Array, "bodies bodies"], masses: PerBody) -> PerBody:
     """μ_k = 1/[A M⁻¹ Aᵀ]_kk: m_k at a wall, m_i m_j/(m_i + m_j) for a pair, 0 without contact."""
-    compliance = jnp.sum(selection**2 / masses, axis=1)
+    compliance = selection**2 @ (1 / masses)
     return jnp.where(compliance > 0, 1 / jnp.where(compliance > 0, compliance, 1), 0)
 
 

@@ -2,6 +2,7 @@
 
 from carom.systems.base import AbstractSystem
 from carom.systems.bouncing_ball import BouncingBall
+from carom.systems.engines import Engine, engine_trajectory
 from carom.systems.newtons_cradle import NewtonsCradle
 from carom.systems.pendulum import Pendulum
 
@@ -12,4 +13,12 @@ SYSTEMS: dict[str, type[AbstractSystem]] = {
 }
 """Systems by the name that the command line uses."""
 
-__all__ = ["SYSTEMS", "AbstractSystem", "BouncingBall", "NewtonsCradle", "Pendulum"]
+__all__ = [
+    "SYSTEMS",
+    "AbstractSystem",
+    "BouncingBall",
+    "Engine",
+    "NewtonsCradle",
+    "Pendulum",
+    "engine_trajectory",
+]

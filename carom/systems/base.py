@@ -1,15 +1,23 @@
 """What every system provides, and the truths that follow from it."""
 
 from abc import abstractmethod
-from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from carom.integrators import cd_lagrange_step, rollout, time_of_impact_step, to_half_grid, to_sample_grid
+from carom.integrators import (
+    cd_lagrange_step,
+    consecutive,
+    prepend,
+    rollout,
+    time_of_impact_step,
+    to_half_grid,
+    to_sample_grid,
+)
 from carom.mechanics import (
     ContactGeometry,
     Masses,
@@ -19,7 +27,7 @@ from carom.mechanics import (
     project_overlap,
     unilateral_impulse,
 )
-from carom.types import Coordinates, State, Trajectory, VelocityGrid
+from carom.types import Coordinates, Scalar, State, Trajectory, VelocityGrid
 
 
 class AbstractSystem(eqx.Module):
@@ -39,7 +47,7 @@ class AbstractSystem(eqx.Module):
 
     @property
     @abstractmethod
-    def masses(self) -> tuple[float, ...]:
+    def masses(self) -> tuple[Scalar, ...]:
         """Generalised mass of every body (a moment of inertia where the coordinate is an angle)."""
 
     @property
@@ -66,14 +74,14 @@ class AbstractSystem(eqx.Module):
             bodies=self.geometry.bodies,
             dimension=self.geometry.dimension,
             candidates=self.geometry.candidates,
-            masses=self.masses,
+            masses=tuple(float(mass) for mass in self.masses),
             restitution=self.restitution,
             velocity_grid=velocity_grid,
             projection=projection,
             reference=self.reference if projection == "reference_point" else (),
         )
 
-    def inertia(self, dtype=float) -> Masses:
+    def inertia(self, dtype: DTypeLike = float) -> Masses:
         """M."""
         return Masses(jnp.asarray(self.masses, dtype))
 
@@ -103,17 +111,27 @@ class AbstractSystem(eqx.Module):
     ) -> Trajectory:
         """The motion by the CD-Lagrange step: `steps` steps from `start`, in float64."""
         with jax.enable_x64(True):
-            solve = eqx.filter_jit(partial(_scheme, velocity_grid=velocity_grid, projection=projection))
-            states, contact = solve(self, _float64(start), steps, jnp.asarray(step_size, float))
+            states, contact = _scheme(
+                _traced(self),
+                _float64(start),
+                steps,
+                jnp.asarray(step_size, float),
+                velocity_grid=velocity_grid,
+                projection=projection,
+            )
         return _trajectory(states, contact, steps, step_size)
 
     def constraint_exact(self, start: State, *, steps: int, step_size: float) -> Trajectory:
         """The motion by velocity Verlet with impacts at their instants inside the step, in float64."""
         with jax.enable_x64(True):
-            states, contact = eqx.filter_jit(_constraint_exact)(self, _float64(start), steps, step_size)
+            states, contact = _constraint_exact(
+                _traced(self), _float64(start), steps, jnp.asarray(step_size, float)
+            )
         return _trajectory(states, contact, steps, step_size)
 
 
+# Compiled once per kind of system, number of steps and options: all starts and parameters share one program.
+@eqx.filter_jit
 def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_grid, projection):
     geometry, inertia = system.geometry, system.inertia()
     restitution = jnp.full((len(geometry.candidates),), system.restitution)
@@ -143,20 +161,19 @@ def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_gri
             ),
         )
 
-    half = velocity_grid == "half"
-    if half:
-        start = to_half_grid(start, h, inertia=inertia, force=system.force)
-    states, impulses = rollout(step, start, steps=steps)
-    if half:
-        touching = jnp.concatenate([jnp.zeros_like(impulses[:1]), jnp.sign(impulses)])
-        states = jax.vmap(
-            lambda state, touching: to_sample_grid(
-                state, h, inertia=inertia, force=system.force, geometry=geometry, touching=touching
-            )
-        )(states, touching)
-    return states, impulses > 0
+    if velocity_grid == "sample":
+        states, impulses = rollout(step, start, steps=steps)
+        return states, impulses > 0
+    states, impulses = rollout(step, to_half_grid(start, h, inertia=inertia, force=system.force), steps=steps)
+    samples = jax.vmap(
+        lambda before, after, touching: to_sample_grid(
+            before, after, inertia=inertia, geometry=geometry, touching=touching
+        )
+    )(*consecutive(states), jnp.sign(impulses))
+    return prepend(start, samples), impulses > 0
 
 
+@eqx.filter_jit
 def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
     geometry, inertia = system.geometry, system.inertia()
     restitution = jnp.full((len(geometry.candidates),), system.restitution)
@@ -175,8 +192,15 @@ def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
     return states, reports.contact
 
 
+def _traced(system: AbstractSystem) -> AbstractSystem:
+    """The system with its parameters as arrays, so that other values do not mean another program."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if isinstance(leaf, float) else leaf, system)
+
+
 def _float64(state: State) -> State:
-    return State(jnp.asarray(np.asarray(state.position, float)), jnp.asarray(np.asarray(state.velocity, float)))
+    return State(
+        jnp.asarray(np.asarray(state.position, float)), jnp.asarray(np.asarray(state.velocity, float))
+    )
 
 
 def _trajectory(states: State, contact: Array, steps: int, step_size: float) -> Trajectory:

@@ -1,5 +1,6 @@
 """A ball on a floor."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -8,7 +9,7 @@ from carom.errors import InputError
 from carom.mechanics import ContactGeometry, Wall
 from carom.systems.base import AbstractSystem
 from carom.systems.exact import falling_trajectory
-from carom.types import Coordinates, State, Trajectory
+from carom.types import Coordinates, Scalar, State, Trajectory
 
 
 class BouncingBall(AbstractSystem):
@@ -25,7 +26,7 @@ class BouncingBall(AbstractSystem):
     gravity: float = 9.81
     mass: float = 1.0
     restitution: float = 1.0
-    radius: float = 0.0
+    radius: float = eqx.field(default=0.0, static=True)
     damping: float = 0.0
 
     def __check_init__(self):
@@ -37,7 +38,7 @@ class BouncingBall(AbstractSystem):
         return ContactGeometry(1, 1, (Wall(body=0, normal=(1.0,), offset=self.radius),))
 
     @property
-    def masses(self) -> tuple[float, ...]:
+    def masses(self) -> tuple[Scalar, ...]:
         return (self.mass,)
 
     @property

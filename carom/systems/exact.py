@@ -44,15 +44,15 @@ def falling_trajectory(
         q[first:last] = surface + gap + speed * since - 0.5 * gravity * since**2
         v[first:last] = speed - gravity * since
         if last == len(time):
-            break
+            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
         contact[last] = True
         t, gap, first = t + duration, 0.0, last
         speed = -restitution * (speed - gravity * duration)
         # The remaining bounces last 2 speed / (g (1 − e)) together: past the resolution of time, it rests.
-        if restitution < 1 and gravity > 0 and 2 * speed / (gravity * (1 - restitution)) < 1e-12:
+        if gravity > 0 and 2 * speed <= 1e-12 * gravity * (1 - restitution):
             q[first:], v[first:], contact[first:] = surface, 0.0, True
-            break
-    return Trajectory(time, q[:, None, None], v[:, None, None], contact)
+            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
+    raise RuntimeError(f"More than {MAX_IMPACTS} impacts before t = {t:g}.")
 
 
 def _fall_time(gap: float, speed: float, gravity: float) -> float:
@@ -107,7 +107,7 @@ def chain_trajectory(
 
 
 def _together(position: np.ndarray, velocity: np.ndarray, j: int) -> bool:
-    return abs(position[j] - position[j + 1]) < 1e-10 and abs(velocity[j] - velocity[j + 1]) < 1e-10
+    return bool(abs(position[j] - position[j + 1]) < 1e-10 and abs(velocity[j] - velocity[j + 1]) < 1e-10)
 
 
 def _gap_event(j: int, count: int):

@@ -8,7 +8,7 @@ from carom.errors import InputError
 from carom.mechanics import ContactGeometry, chain
 from carom.systems.base import AbstractSystem
 from carom.systems.exact import chain_trajectory
-from carom.types import Coordinates, State, Trajectory
+from carom.types import Coordinates, Scalar, State, Trajectory
 
 
 class NewtonsCradle(AbstractSystem):
@@ -42,7 +42,7 @@ class NewtonsCradle(AbstractSystem):
         return ContactGeometry(self.balls, 1, chain(self.balls))
 
     @property
-    def masses(self) -> tuple[float, ...]:
+    def masses(self) -> tuple[Scalar, ...]:
         return (self.mass * self.length**2,) * self.balls
 
     @property

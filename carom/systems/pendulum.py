@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from carom.mechanics import ContactGeometry, Wall
 from carom.systems.base import AbstractSystem
 from carom.systems.exact import smooth_trajectory
-from carom.types import Coordinates, State, Trajectory
+from carom.types import Coordinates, Scalar, State, Trajectory
 
 
 class Pendulum(AbstractSystem):
@@ -34,7 +34,7 @@ class Pendulum(AbstractSystem):
         return ContactGeometry(1, 1, (Wall(body=0, normal=(1.0,), offset=-np.pi),))
 
     @property
-    def masses(self) -> tuple[float, ...]:
+    def masses(self) -> tuple[Scalar, ...]:
         return (self.mass * self.length**2,)
 
     @property
@@ -51,7 +51,10 @@ class Pendulum(AbstractSystem):
             return -(self.gravity / self.length) * np.sin(q) - (self.damping / inertia) * v
 
         q, v = smooth_trajectory(
-            acceleration, np.ravel(start.position).astype(float), np.ravel(start.velocity).astype(float), times
+            acceleration,
+            np.ravel(start.position).astype(float),
+            np.ravel(start.velocity).astype(float),
+            times,
         )
         return Trajectory(
             np.asarray(times, float), q[..., None], v[..., None], np.zeros((len(times), 1), bool)

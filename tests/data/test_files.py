@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import carom.data.files as files
+import carom.data.files.recording_file as files
 from carom.atomic import atomic_write
 from carom.data import Columns, Recording, Run, read_recording, simulate, write_recording
 from carom.errors import InputError

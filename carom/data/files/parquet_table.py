@@ -6,8 +6,8 @@ from typing import BinaryIO, TypeVar
 
 import polars as pl
 
-from carom.data.input_file import complaint, shown
-from carom.data.tables import Table, require_filled, require_values
+from carom.data.files.input_file import complaint, shown
+from carom.data.files.tables import Table, require_filled, require_values
 
 Answer = TypeVar("Answer")
 

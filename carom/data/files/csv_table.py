@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 import polars as pl
 
-from carom.data.input_file import complaint, not_utf8, shown
-from carom.data.tables import Table, cell, first_true, require_filled, require_values
+from carom.data.files.input_file import complaint, not_utf8, shown
+from carom.data.files.tables import Table, cell, first_true, require_filled, require_values
 
 _HEADER_BYTES = 2**20
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from carom.atomic import atomic_write
-from carom.data.columns import Columns, repeated, standard_columns
-from carom.data.input_file import complaint, not_utf8, require_file, shown, suggestion, unreadable
-from carom.data.scene_tables import PAIR_KEYS, SYSTEM_KEYS, WALL_KEYS, read_scene
-from carom.data.system_text import system_text
-from carom.data.toml_table import TomlTable
+from carom.data.files.columns import Columns, repeated, standard_columns
+from carom.data.files.input_file import complaint, not_utf8, require_file, shown, suggestion, unreadable
+from carom.data.files.scene_tables import PAIR_KEYS, SYSTEM_KEYS, WALL_KEYS, read_scene
+from carom.data.files.system_text import system_text
+from carom.data.files.toml_table import TomlTable
 from carom.mechanics import Scene
 
 MAXIMUM_BYTES = 2**20

@@ -10,8 +10,8 @@ from typing import BinaryIO
 import numpy as np
 import polars as pl
 
-from carom.data.input_file import complaint, shown, size
-from carom.data.tables import Table, require_values
+from carom.data.files.input_file import complaint, shown, size
+from carom.data.files.tables import Table, require_values
 from carom.errors import InputError
 
 _SUFFIX = ".npy"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from carom.data.input_file import complaint
-from carom.data.toml_table import TomlTable
+from carom.data.files.input_file import complaint
+from carom.data.files.toml_table import TomlTable
 from carom.mechanics import Candidate, Pair, Projection, Scene, Wall
 from carom.types import VelocityGrid
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import tomlkit
 
-from carom.data.columns import Columns, standard_columns
+from carom.data.files.columns import Columns, standard_columns
 from carom.mechanics import Pair, Scene, Wall
 
 

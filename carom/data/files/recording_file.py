@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from carom.atomic import atomic_write
-from carom.data.checks import (
+from carom.data.files.checks import (
     TOLERANCE,
     find_runs,
     find_step_size,
@@ -16,13 +16,13 @@ from carom.data.checks import (
     require_finite,
     require_motion,
 )
-from carom.data.columns import Columns, Layout, find_layout, standard_columns
-from carom.data.csv_table import CSV
-from carom.data.input_file import complaint, require_file, shown, unreadable
-from carom.data.npz_table import NPZ
-from carom.data.parquet_table import PARQUET
+from carom.data.files.columns import Columns, Layout, find_layout, standard_columns
+from carom.data.files.csv_table import CSV
+from carom.data.files.input_file import complaint, require_file, shown, unreadable
+from carom.data.files.npz_table import NPZ
+from carom.data.files.parquet_table import PARQUET
 from carom.data.recording import Recording, Run
-from carom.data.tables import MAXIMUM_BYTES, Table
+from carom.data.files.tables import MAXIMUM_BYTES, Table
 from carom.mechanics import Scene
 
 FORMATS = {".csv": CSV, ".parquet": PARQUET, ".npz": NPZ}

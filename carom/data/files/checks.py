@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
-from carom.data.input_file import complaint, shown
-from carom.data.tables import cell, first_true
+from carom.data.files.input_file import complaint, shown
+from carom.data.files.tables import cell, first_true
 
 TOLERANCE = 0.01
 """How far a step may be from the median step, as a fraction of it."""

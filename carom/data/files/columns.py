@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from carom.data.input_file import complaint, shown, suggestion
+from carom.data.files.input_file import complaint, shown, suggestion
 from carom.errors import InputError
 from carom.mechanics import Scene
 

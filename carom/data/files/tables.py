@@ -6,7 +6,7 @@ from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
-from carom.data.input_file import complaint
+from carom.data.files.input_file import complaint
 
 MAXIMUM_BYTES = 2 * 2**30
 """The largest recording file that is read."""

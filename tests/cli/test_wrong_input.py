@@ -1,0 +1,272 @@
+"""Wrong input on the command line: one sentence on standard error, exit status 2, nothing left behind."""
+
+import json
+import re
+import struct
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import carom
+from carom.cli import main
+from carom.data import SystemFile, write_system_file
+from carom.learning import save_model
+from carom.mechanics import Scene, Wall
+from carom.models import ResNet
+from tests.data.test_bad_files import RECORDINGS, SYSTEM_FILES, contents
+
+BALL = Scene(1, 1, (Wall(0, (1.0,)),))
+
+
+def _refused(capsys, arguments: list[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
+
+
+def _one_sentence(error: str) -> None:
+    assert error.startswith("carom: ")
+    assert error.count("\n") == 1
+    assert not re.search("Traceback|Exception|<class", error)
+
+
+def _write(path: Path, content) -> None:
+    if callable(content):
+        content = content(path)
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.mark.parametrize("case", RECORDINGS, ids=lambda case: case.name)
+def test_fit_refuses_wrong_recordings(case, tmp_path, capsys):
+    if "\0" in case.file:
+        pytest.skip("a file name with a null character cannot be an argument of a process")
+    _write(tmp_path / case.file, case.content)
+    columns, scene = case.options.get("columns"), case.options.get("scene", Scene(1, 1))
+    if columns is not None and len(columns.position) != scene.coordinates:
+        pytest.skip("a system file cannot name these columns: that is refused before the recording is read")
+    if columns is not None and "columns" in case.options and scene is None:
+        pytest.skip("needs a scene")
+    system = SystemFile(scene or Scene(1, 1), columns, case.options.get("step_size"))
+    try:
+        write_system_file(system, tmp_path / "good.toml")
+    except carom.InputError:
+        pytest.skip("a system file cannot say this: that is refused when it is written")
+    before = contents(tmp_path)
+    arguments = ["fit", str(tmp_path / case.file), "--system", str(tmp_path / "good.toml")]
+    error = _refused(capsys, [*arguments, "--out", str(tmp_path / "run"), "--epochs", "1", "--hidden", "4"])
+    _one_sentence(error)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("case", SYSTEM_FILES, ids=lambda case: case.name)
+def test_fit_refuses_wrong_system_files(case, tmp_path, capsys):
+    (tmp_path / "good.csv").write_text("t,q1\n0,0\n0.1,1\n0.2,4\n0.3,9\n")
+    _write(tmp_path / case.file, case.content)
+    before = contents(tmp_path)
+    arguments = ["fit", str(tmp_path / "good.csv"), "--system", str(tmp_path / case.file)]
+    error = _refused(capsys, [*arguments, "--out", str(tmp_path / "run")])
+    _one_sentence(error)
+    for fragment in case.fragments:
+        assert fragment in error
+    assert contents(tmp_path) == before
+
+
+def _header(**changes) -> dict:
+    """The header of a good model with some keys changed, or removed by None."""
+    system = "[system]\nbodies = 1\ndimension = 1\n"
+    good = {
+        "schema": 1,
+        "model": "resnet",
+        "options": {"hidden": 4},
+        "step_size": 0.02,
+        "system": system,
+        "notes": {},
+        "versions": {},
+    }
+    return {key: value for key, value in {**good, **changes}.items() if value is not None}
+
+
+def _tensors(**changes) -> dict[str, np.ndarray]:
+    shapes = {
+        "increment.weights[0]": (4, 2),
+        "increment.weights[1]": (2, 4),
+        "increment.biases[0]": (4,),
+        "increment.biases[1]": (2,),
+    }
+    good = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    return {name: tensor for name, tensor in {**good, **changes}.items() if tensor is not None}
+
+
+def _model(path: Path, header=None, tensors=None, key="carom") -> None:
+    text = header if isinstance(header, str) else json.dumps(_header() if header is None else header)
+    save_file(_tensors() if tensors is None else tensors, path, metadata={key: text})
+
+
+def _bytes(content: bytes):
+    return lambda path: path.write_bytes(content)
+
+
+WRONG_MODELS = {
+    "no file": (lambda path: None, "no such file"),
+    "a folder": (lambda path: path.mkdir(), "no model.safetensors"),
+    "empty": (_bytes(b""), "empty"),
+    "foreign text": (_bytes(b"weights = 1\n"), "not a whole Carom model"),
+    "pickle": (_bytes(b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94."), "not a whole Carom model"),
+    "huge header length": (_bytes(struct.pack("<Q", 2**60) + b"{}"), "not a whole Carom model"),
+    "header not JSON": (_bytes(struct.pack("<Q", 4) + b"{{{{"), "not a whole Carom model"),
+    "other safetensors": (lambda path: _model(path, key="pt"), "not a whole Carom model"),
+    "metadata not JSON": (lambda path: _model(path, header="{"), "not a whole Carom model"),
+    "metadata not an object": (lambda path: _model(path, header="[1]"), "needs the keys"),
+    "metadata nested deep": (lambda path: _model(path, header="[" * 100_000), "not a whole Carom model"),
+    "key missing": (lambda path: _model(path, _header(options=None)), "needs the keys"),
+    "other schema": (lambda path: _model(path, _header(schema=99)), "schema 99"),
+    "unknown model": (lambda path: _model(path, _header(model="resnot")), "did you mean resnet?"),
+    "model not a word": (lambda path: _model(path, _header(model=[1])), "no model called"),
+    "options not an object": (lambda path: _model(path, _header(options=[4])), "must be objects"),
+    "unknown option": (lambda path: _model(path, _header(options={"width": 4})), "does not describe a model"),
+    "hidden not a number": (lambda path: _model(path, _header(options={"hidden": "x"})), "does not describe"),
+    "hidden huge": (lambda path: _model(path, _header(options={"hidden": 10**12})), "shape"),
+    "hidden negative": (lambda path: _model(path, _header(options={"hidden": -4})), "does not describe"),
+    "step size zero": (lambda path: _model(path, _header(step_size=0)), "step size"),
+    "step size text": (lambda path: _model(path, _header(step_size="fast")), "step size"),
+    "step size NaN": (lambda path: _model(path, _header(step_size=float("nan"))), "step size"),
+    "system not text": (lambda path: _model(path, _header(system=3)), "text of a system file"),
+    "system not TOML": (lambda path: _model(path, _header(system="[[")), "not TOML"),
+    "system wrong": (
+        lambda path: _model(path, _header(system="[system]\nbodies = 0\ndimension = 1")),
+        "bodies",
+    ),
+    "tensor missing": (lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": None})), "biases[0]"),
+    "tensor too many": (lambda path: _model(path, tensors=_tensors(extra=np.zeros(3, np.float32))), "extra"),
+    "tensor of other shape": (
+        lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": np.zeros(5, np.float32)})),
+        "shape (4,)",
+    ),
+    "tensor of integers": (
+        lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": np.zeros(4, np.int32)})),
+        "floating point",
+    ),
+    "weights not finite": (
+        lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": np.full(4, np.nan, np.float32)})),
+        "not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_MODELS)
+def test_forecast_refuses_wrong_models(name, tmp_path, capsys):
+    make, fragment = WRONG_MODELS[name]
+    path = tmp_path / "ball.safetensors"
+    make(path)
+    before = contents(tmp_path)
+    out = tmp_path / "forecast.csv"
+    error = _refused(capsys, ["forecast", str(path), "--start", "1,0", "--out", str(out)])
+    _one_sentence(error)
+    assert "ball" in error
+    assert fragment in error
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("keep", [1, 7, 8, 9, 40, 200, -1])
+def test_truncated_models_are_refused(keep, tmp_path, capsys):
+    path = tmp_path / "ball.safetensors"
+    save_model(ResNet(BALL, 0.02, hidden=4, key=jax.random.key(0)), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    error = _refused(capsys, ["forecast", str(path), "--start", "1,0", "--out", str(tmp_path / "forecast.csv")])
+    _one_sentence(error)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ball.safetensors"]
+
+
+OPTIONS = {
+    "noise negative": (["simulate", "ball", "--noise", "-1"], "noise"),
+    "noise not finite": (["simulate", "ball", "--noise", "nan"], "noise"),
+    "no steps": (["simulate", "ball", "--steps", "0"], "at least 1 step"),
+    "step size negative": (["simulate", "ball", "--step-size", "-0.1"], "step size"),
+    "restitution above 1": (["simulate", "ball", "--restitution", "1.2"], "between 0 and 1"),
+    "gravity negative": (["simulate", "pendulum", "--gravity", "-9"], "gravity"),
+    "balls on a ball": (["simulate", "ball", "--balls", "3"], "no such parameter"),
+    "one ball in a cradle": (["simulate", "cradle", "--balls", "1"], "at least 2"),
+    "damped ball": (["simulate", "ball", "--damping", "0.1"], "no damping"),
+    "start of wrong length": (["simulate", "ball", "--start", "1,2,3"], "2 are needed"),
+    "start not numbers": (["simulate", "ball", "--start", "high,0"], "not a list of numbers"),
+    "start not finite": (["simulate", "ball", "--start", "inf,0"], "finite"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_simulate_refuses_wrong_options(name, tmp_path, capsys):
+    arguments, fragment = OPTIONS[name]
+    error = _refused(capsys, [*arguments, "--out", str(tmp_path / "ball.csv")])
+    _one_sentence(error)
+    assert fragment in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (["simulate", "balloon", "--out", "x.csv"], "balloon"),
+        (["simulate", "ball"], "out"),
+        (["fit", "ball.csv", "--out", "run", "--epochs", "many"], "epochs"),
+        (["fit", "ball.csv", "--out", "run", "--modle", "resnet"], "modle"),
+        (["frecast"], "frecast"),
+    ],
+)
+def test_wrong_words_are_named(arguments, fragment, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert fragment in _refused(capsys, arguments)
+    assert not list(tmp_path.iterdir())
+
+
+SETTINGS = {
+    "horizon": ["--horizon", "0"],
+    "stride": ["--stride", "-3"],
+    "learning_rate": ["--learning-rate", "0"],
+    "l2": ["--l2", "-1"],
+    "needs at least": ["--horizon", "5000"],
+}
+
+
+@pytest.fixture
+def ball(tmp_path, capsys):
+    path = tmp_path / "ball.csv"
+    main(["simulate", "ball", "--steps", "30", "--out", str(path)])
+    capsys.readouterr()
+    return path
+
+
+@pytest.mark.parametrize("fragment", SETTINGS)
+def test_fit_refuses_wrong_settings(fragment, ball, capsys):
+    before = contents(ball.parent)
+    error = _refused(capsys, ["fit", str(ball), "--out", str(ball.parent / "run"), *SETTINGS[fragment]])
+    assert fragment in error
+    assert contents(ball.parent) == before
+
+
+def test_fit_refuses_what_does_not_fit_together(ball, capsys):
+    out = str(ball.parent / "run")
+    no_system = ball.with_name("other.csv")
+    no_system.write_bytes(ball.read_bytes())
+    assert "no system file" in _refused(capsys, ["fit", str(no_system), "--out", out])
+
+    learning = ball.with_suffix(".toml")
+    learning.write_text(learning.read_text().replace("damping = false", "damping = true"))
+    assert "only the model cd-lagrange" in _refused(capsys, ["fit", str(ball), "--model", "resnet", "--out", out])
+
+    bare = ball.with_name("bare.csv")
+    bare.write_text("t,q1\n" + "".join(f"{0.02 * n:.2f},{n * n}\n" for n in range(30)))
+    bare.with_suffix(".toml").write_text("[system]\nbodies = 1\ndimension = 1\n\n[[wall]]\nbody = 1\nnormal = [1.0]\n")
+    assert "velocity" in _refused(capsys, ["fit", str(bare), "--out", out])
+
+    untouched = ball.with_name("untouched.csv")
+    untouched.write_text("t,q1,v1\n" + "".join(f"{0.02 * n:.2f},{n * n},{n}\n" for n in range(30)))
+    untouched.with_suffix(".toml").write_bytes(bare.with_suffix(".toml").read_bytes())
+    assert "no touch channel" in _refused(capsys, ["fit", str(untouched), "--out", out])
+    assert not (ball.parent / "run").exists()
