@@ -1,4 +1,4 @@
-"""Carom learns contact dynamics from noisy recordings with physically structured networks, and forecasts them.
+"""Learn contact dynamics from noisy recordings with physically structured networks, and forecast them.
 
 Example:
     >>> import jax, carom

@@ -10,8 +10,8 @@ from pathlib import Path
 # user should read. It must be set before JAX is first imported; what fails is raised in Python all the same.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import jax  # noqa: E402
-import platformdirs  # noqa: E402
+import jax
+import platformdirs
 
 
 def enable_compilation_cache() -> Path | None:
@@ -21,7 +21,7 @@ def enable_compilation_cache() -> Path | None:
     machines that share a home folder get a subfolder each.
     """
     wanted = os.environ.get("CAROM_CACHE", "")
-    if wanted == "off" or jax.config.jax_compilation_cache_dir:
+    if wanted == "off" or jax.config.values["jax_compilation_cache_dir"]:
         return None
     folder = Path(wanted or platformdirs.user_cache_dir("carom")) / f"xla-{_processor()}"
     jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -35,6 +35,8 @@ def _processor() -> str:
     description = platform.machine() + platform.processor()
     information = Path("/proc/cpuinfo")
     if information.exists():
-        flags = [line for line in information.read_text().splitlines() if line.startswith(("flags", "Features"))]
+        flags = [
+            line for line in information.read_text().splitlines() if line.startswith(("flags", "Features"))
+        ]
         description += flags[0] if flags else ""
     return hashlib.sha256(description.encode()).hexdigest()[:12]

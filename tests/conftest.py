@@ -4,6 +4,7 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # see carom/compilation.py; here JAX is imported first
 
 import jax
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import HealthCheck, settings
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Compilation makes the first example slow and the rest fast: a deadline per example would measure the machine.
-settings.register_profile("carom", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Compilation makes the first example slow and the rest fast: a deadline would measure the machine.
+settings.register_profile(
+    "carom", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("carom")
 
 

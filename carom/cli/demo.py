@@ -40,4 +40,6 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
             for row in rows
         ],
     )
-    print(f"Error: root of the mean over time of the summed squared state error, without noise. See {figure}.")
+    print(
+        f"Error: root of the mean over time of the summed squared state error, without noise. See {figure}."
+    )

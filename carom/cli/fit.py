@@ -11,7 +11,7 @@ from carom.cli.output import print_json, print_table, progress
 from carom.data import read_recording, read_system_file
 from carom.errors import InputError
 from carom.evaluation import paper_rmse
-from carom.learning import WindowedSettings, fit_windowed, prepare_folder, save_run
+from carom.learning import WindowedSettings, fit_windowed, new_run_folder, save_run
 from carom.models import MODELS
 from carom.models import forecast as forecast_model
 
@@ -46,7 +46,9 @@ def fit(
     """
     system_path = system or recording.with_suffix(".toml")
     if system is None and not system_path.exists():
-        raise InputError(f"{recording}: there is no system file {system_path} beside it; name one with --system.")
+        raise InputError(
+            f"{recording}: there is no system file {system_path} beside it; name one with --system."
+        )
     description = read_system_file(system_path)
     data = read_recording(
         recording, columns=description.columns, scene=description.scene, step_size=description.step_size
@@ -56,14 +58,15 @@ def fit(
         options |= {"learn_inertia": description.learn.masses, "learn_damping": description.learn.damping}
     elif description.learn.masses or description.learn.damping:
         raise InputError(f"{system_path}, [learn]: only the model cd-lagrange learns masses or damping.")
-    prepare_folder(out, overwrite=overwrite)  # before the work, not after it
     untrained = MODELS[model].for_recording(data, key=jax.random.key(seed), **options)
     started = time.monotonic()
-    with progress(f"training {model}") as tell:
+    with new_run_folder(out, overwrite=overwrite), progress(f"training {model}") as tell:
         result = fit_windowed(untrained, data, settings, seed=seed, progress=tell)
-    if result.failed:
-        raise InputError("Training ended in numbers that are not finite; choose a smaller --learning-rate.")
-    save_run(result, out, recording=data, recording_path=recording, seed=seed, overwrite=overwrite)
+        if result.failed:
+            raise InputError(
+                "Training ended in numbers that are not finite; choose a smaller --learning-rate."
+            )
+        save_run(result, out, recording=data, recording_path=recording, seed=seed)
 
     losses = {name: float(part[-1]) for name, part in result.history._asdict().items()}
     seconds = time.monotonic() - started

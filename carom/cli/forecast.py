@@ -57,7 +57,9 @@ def forecast(
         time=np.arange(steps + 1) * model.step_size,
         position=np.asarray(predicted.position, float),
         velocity=np.asarray(predicted.velocity, float),
-        touch=np.asarray(jax.vmap(model.contact.to_touch)(predicted.contact > 0.5)) if model.contact.size else None,
+        touch=np.asarray(jax.vmap(model.contact.to_touch)(predicted.contact > 0.5))
+        if model.contact.size
+        else None,
     )
     write_recording(Recording((motion,), model.step_size, scene), out)
     touching = 0 if motion.touch is None else int(motion.touch.any(axis=1).sum())

@@ -53,7 +53,9 @@ def parse_numbers(text: str, *, count: int, meaning: str) -> list[float]:
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{meaning}: “{text}” is not a list of numbers; separate {count} by commas.") from None
+        raise InputError(
+            f"{meaning}: “{text}” is not a list of numbers; separate {count} by commas."
+        ) from None
     if len(numbers) != count:
         raise InputError(f"{meaning}: {len(numbers)} numbers were given, but {count} are needed.")
     if not all(abs(number) < float("inf") for number in numbers):

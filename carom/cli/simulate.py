@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import jax.numpy as jnp
 import tyro
@@ -77,7 +77,9 @@ def simulate(
     truth_system = _build(system, gravity=gravity, restitution=restitution, damping=damping, balls=balls)
     default = _SAMPLING[system]
     if out.suffix == ".toml":
-        raise InputError(f"{out}: the recording needs another suffix; .toml is for the system file beside it.")
+        raise InputError(
+            f"{out}: the recording needs another suffix; .toml is for the system file beside it."
+        )
     recording = simulate_system(
         truth_system,
         steps=default.steps if steps is None else steps,
@@ -96,12 +98,13 @@ def simulate(
     if json:
         print_json({"recording": str(out), "system": str(system_file), "samples": recording.samples})
     else:
-        print(f"{out}: {len(recording.runs)} run(s), {recording.samples} samples; {system_file}: its system file.")
+        count = f"{len(recording.runs)} run(s), {recording.samples} samples"
+        print(f"{out}: {count}. {system_file}: its system file.")
 
 
 def _build(name: str, **parameters: float | int | None) -> AbstractSystem:
     """A system with the parameters that were given, each checked for that system."""
-    system = SYSTEMS[name]()
+    system = cast(Any, SYSTEMS[name])()
     for key, value in parameters.items():
         if value is None:
             continue

@@ -9,7 +9,7 @@ from carom.errors import InputError
 
 
 def add_noise(recording: Recording, standard_deviation: float, *, seed: int) -> Recording:
-    """Add independent Gaussian noise to every position and velocity, start states included; touch stays exact.
+    """Add independent Gaussian noise to all positions and velocities, start states included; not to touch.
 
     The same seed gives the same noise; NumPy's generator keeps it independent of JAX's version and device.
     """

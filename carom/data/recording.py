@@ -102,7 +102,7 @@ def touch_from_contact(
     contact: Bool[np.ndarray, "samples contacts"], scene: Scene
 ) -> Bool[np.ndarray, "samples bodies"]:
     """The touch of a body is the OR of its contacts."""
-    return (contact[:, :, None] & scene.geometry.incidence).any(axis=1)
+    return np.any(contact[:, :, None] & scene.geometry.incidence, axis=1)
 
 
 def run_from_trajectory(trajectory: Trajectory, scene: Scene) -> Run:

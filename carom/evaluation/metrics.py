@@ -4,7 +4,7 @@ All functions take NumPy arrays on the sample grid; `forecast` and `truth` are a
 `velocity` of shape (samples, bodies, dimension).
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -15,10 +15,10 @@ class Motion(Protocol):
     """A trajectory, a run or a forecast."""
 
     @property
-    def position(self): ...
+    def position(self) -> Any: ...
 
     @property
-    def velocity(self): ...
+    def velocity(self) -> Any: ...
 
 
 def paper_rmse(forecast: Motion, truth: Motion, *, velocities: bool = True) -> float:
@@ -44,7 +44,7 @@ def velocity_rmse(forecast: Motion, truth: Motion) -> float:
 
 
 class ContactScore(NamedTuple):
-    """How well the contacts of a forecast match the true ones, as events (a run of touching samples is one)."""
+    """How well the contacts of a forecast match the true ones. Consecutive touching samples are one event."""
 
     true_events: int
     missed: int

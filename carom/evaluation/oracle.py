@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from carom.data import Recording, Truth, simulate
 from carom.errors import InputError
@@ -37,8 +37,8 @@ def fit_oracle(
     """Fit named parameters of a system to noisy runs by maximum likelihood, start states known.
 
     With Gaussian noise of equal size on all channels that is least squares over the whole recording. A bounce
-    that comes a sample later makes the sum of squares jump, so a grid over the bounds finds the valley and a
-    simplex search its bottom.
+    that comes a sample later makes the sum of squares jump, so a grid over the bounds finds likely valleys,
+    and simplex searches find their bottoms.
 
     Arguments:
         system: the true equations.
@@ -84,15 +84,21 @@ def fit_oracle(
 
     axes = [np.linspace(low, high, grid) for low, high in zip(lower, upper, strict=True)]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
-    best = min(points, key=squared_error)
     spacing = (upper - lower) / (grid - 1)
-    simplex = np.vstack([best, best + 0.5 * np.diag(spacing)])
-    found = minimize(
-        squared_error,
-        best,
-        method="Nelder-Mead",
-        bounds=list(zip(lower, upper, strict=True)),
-        options={"initial_simplex": np.clip(simplex, lower, upper), "xatol": 1e-7, "fatol": 1e-9, "maxfev": 500},
-    )
+    likely = sorted(points, key=squared_error)[: 4 * len(names)]
+    valleys = [_descend(squared_error, point, spacing, lower, upper) for point in likely]
+    found = min(valleys, key=lambda valley: valley.fun)
     parameters = dict(zip(names, map(float, found.x), strict=True))
     return OracleFit(replace(system, **parameters), parameters, float(found.fun))
+
+
+def _descend(function, start, spacing, lower, upper) -> OptimizeResult:
+    """A simplex search from one point of the grid, which crosses small jumps."""
+    simplex = np.clip(np.vstack([start, start + 0.5 * np.diag(spacing)]), lower, upper)
+    return minimize(
+        function,
+        start,
+        method="Nelder-Mead",
+        bounds=list(zip(lower, upper, strict=True)),
+        options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-9, "maxfev": 200 * len(start)},
+    )

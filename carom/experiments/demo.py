@@ -57,7 +57,9 @@ def run_demo(
     forecasts = {name: forecast(fit.model, ball.start, STEPS) for name, fit in fits.items()}
 
     rows = [
-        DemoRow(name, paper_rmse(forecasts[name], truth), _bounces(forecasts[name], truth), fits[name].seconds)
+        DemoRow(
+            name, paper_rmse(forecasts[name], truth), _bounces(forecasts[name], truth), fits[name].seconds
+        )
         for name in fits
     ]
     oracle = fit_oracle(ball, recording, bounds={"gravity": (9.0, 10.6)}, truth="scheme")

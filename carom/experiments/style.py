@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 
@@ -25,7 +25,7 @@ LINES = {
 }
 DATA = {"marker": ".", "markersize": 3, "linestyle": "none", "color": "#B0B0B0"}
 
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

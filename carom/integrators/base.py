@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from jaxtyping import Array, Bool
+
 from carom.mechanics import AbstractInertia
 from carom.types import Coordinates, Jacobian, PerContact
 
@@ -11,7 +13,9 @@ ConservativeForce = Callable[[Coordinates], Coordinates]
 """F(Q) = −∂U/∂Q."""
 Detect = Callable[[Coordinates, Coordinates], PerContact]
 """Which candidates touch at (Q_{n+1}, V_{n+1/2}): booleans, or gates in [0, 1]."""
-Impulse = Callable[[Jacobian, AbstractInertia, Coordinates, Coordinates, PerContact], PerContact]
-"""λ from G, M, V_{n+1/2}, V^S and the touching candidates."""
+Impulse = Callable[
+    [Jacobian, AbstractInertia, Coordinates, Coordinates, PerContact], tuple[PerContact, Bool[Array, ""]]
+]
+"""λ from G, M, V_{n+1/2}, V^S and the touching candidates, and whether it solves the contact problem."""
 Project = Callable[[Coordinates, PerContact], Coordinates]
 """Positions with the overlap of touching candidates removed."""

@@ -8,11 +8,22 @@ Reference: Fekak, Brun, Gravouil and Depale (2017), A new heterogeneous asynchro
 integrator for nonsmooth dynamics; with the restitution law as in docs/theory.md.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
 from carom.integrators.base import Detect, Force, Impulse, Project
 from carom.mechanics import AbstractInertia, ContactGeometry, generalised_impulse, restitution_impulse
 from carom.types import PerContact, Scalar, State
+
+
+class ContactReport(NamedTuple):
+    """What contacts did in one step."""
+
+    impulse: PerContact
+    resolved: Bool[Array, ""]
+    """Whether the impulses solve the contact problem; if not, what still closed was stopped."""
 
 
 def cd_lagrange_step(
@@ -25,8 +36,8 @@ def cd_lagrange_step(
     detect: Detect,
     impulse: Impulse,
     project: Project,
-) -> tuple[State, PerContact]:
-    """Advance (Q_n, V_{n+1/2}) to (Q_{n+1}, V_{n+3/2}); also returns the impulses λ.
+) -> tuple[State, ContactReport]:
+    """Advance (Q_n, V_{n+1/2}) to (Q_{n+1}, V_{n+3/2}); also reports the impulses λ.
 
     A system passes its true force, gap test and unilateral impulse; a model passes learned ones.
     Overlap is projected out before the force is evaluated, so force and position agree.
@@ -37,8 +48,8 @@ def cd_lagrange_step(
     Q = project(Q, touching)
     G = geometry.jacobian(Q)
     V_smooth = V + h * inertia.solve(force(Q, V))
-    λ = impulse(G, inertia, V, V_smooth, touching)
-    return State(Q, V_smooth + inertia.solve(generalised_impulse(G, λ))), λ
+    λ, resolved = impulse(G, inertia, V, V_smooth, touching)
+    return State(Q, V_smooth + inertia.solve(generalised_impulse(G, λ))), ContactReport(λ, resolved)
 
 
 def to_half_grid(state: State, step_size: Scalar, *, inertia: AbstractInertia, force: Force) -> State:

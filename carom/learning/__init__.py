@@ -1,7 +1,7 @@
 """Estimating the unknowns of a model from recordings, and keeping the result."""
 
 from carom.learning.model_file import load_model, read_notes, save_model
-from carom.learning.run_folder import load_run, prepare_folder, save_run
+from carom.learning.run_folder import load_run, new_run_folder, save_run
 from carom.learning.windowed import Fit, Losses, WindowedSettings, fit_many, fit_windowed
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "fit_windowed",
     "load_model",
     "load_run",
-    "prepare_folder",
+    "new_run_folder",
     "read_notes",
     "save_model",
     "save_run",

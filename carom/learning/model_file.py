@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -53,24 +53,31 @@ def load_model(path: str | os.PathLike[str]) -> AbstractModel:
     path = Path(path)
     header, tensors = _read(path)
     options = header["options"]
-    if "contact_hidden" in options:
-        options["contact_hidden"] = tuple(options["contact_hidden"])
     scene = parse_system_file(path, header["system"]).scene
+    construct = cast(Any, MODELS[header["model"]])
     try:
+        if "contact_hidden" in options:
+            options["contact_hidden"] = tuple(options["contact_hidden"])
         # Shapes only: an absurd size in the header must not allocate anything.
         skeleton = eqx.filter_eval_shape(
-            lambda: MODELS[header["model"]](scene, float(header["step_size"]), **options, key=jax.random.key(0))  # type: ignore[call-arg]
+            lambda: construct(scene, float(header["step_size"]), **options, key=jax.random.key(0))
         )
     except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise complaint(path, f"the header does not describe a model ({shown(error)}); save it again") from error
+        raise complaint(
+            path, f"the header does not describe a model ({shown(error)}); save it again"
+        ) from error
     expected = _arrays(skeleton)
     if expected.keys() != tensors.keys():
         odd = sorted(expected.keys() ^ tensors.keys())[0]
-        raise complaint(path, "the tensors are not those of the model in the header; save it again", f"tensor {odd}")
+        raise complaint(
+            path, "the tensors are not those of the model in the header; save it again", f"tensor {odd}"
+        )
     for place, leaf in expected.items():
         tensor = tensors[place]
         if tensor.shape != leaf.shape or tensor.dtype.kind != "f":
-            wanted = f"it should be floating point of shape {leaf.shape}, not {tensor.dtype} of {tensor.shape}"
+            wanted = (
+                f"it should be floating point of shape {leaf.shape}, not {tensor.dtype} of {tensor.shape}"
+            )
             raise complaint(path, f"{wanted}; save the model again", f"tensor {place}")
         if not np.isfinite(tensor).all():
             raise complaint(path, "some weights are not finite; train the model again", f"tensor {place}")
@@ -117,10 +124,16 @@ def _check_header(path: Path, header: Any) -> None:
     if not isinstance(header["options"], dict) or not isinstance(header["notes"], dict):
         raise complaint(path, "options and notes of the header must be objects; save the model again")
     step_size = header["step_size"]
-    if isinstance(step_size, bool) or not isinstance(step_size, int | float) or not 0 < step_size < float("inf"):
+    if (
+        isinstance(step_size, bool)
+        or not isinstance(step_size, int | float)
+        or not 0 < step_size < float("inf")
+    ):
         raise complaint(path, "the step size in the header must be a positive number; save the model again")
     if not isinstance(header["system"], str):
-        raise complaint(path, "the system in the header must be the text of a system file; save the model again")
+        raise complaint(
+            path, "the system in the header must be the text of a system file; save the model again"
+        )
 
 
 def _arrays(model: Any) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,11 @@ def save_run(
     recording: Recording,
     recording_path: Path,
     seed: int,
-    overwrite: bool = False,
 ) -> None:
-    """Write a run folder. Its model comes last, so a folder with a model is whole."""
+    """Fill a run folder, which must exist. The model comes last, so a folder with a model is whole."""
     folder = Path(folder)
-    prepare_folder(folder, overwrite=overwrite)
+    # An older model beside a newer history would pass for the result of this run.
+    (folder / MODEL).unlink(missing_ok=True)
     notes: dict[str, Any] = {
         "recording": recording_path.name,
         "recording_sha256": recording_hash(recording),
@@ -62,16 +64,28 @@ def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any
     return load_model(model_path), read_notes(model_path)
 
 
-def prepare_folder(folder: Path, *, overwrite: bool) -> None:
-    """Make a folder for a run; refuse one that has a run in it unless told to replace that."""
+@contextmanager
+def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[None]:
+    """Make a folder for a run before the work begins; an error inside removes what was made.
+
+    A folder with a run in it is refused unless `overwrite` is set; the old run stays until the new is saved.
+    """
     if (folder / MODEL).exists() and not overwrite:
         raise InputError(f"{folder}: there is a run in this folder; choose another or pass --overwrite.")
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # An older model beside a newer history would pass for the result of this run.
-        (folder / MODEL).unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: the folder cannot be made ({error.strerror}); choose another.") from error
+        raise InputError(
+            f"{folder}: the folder cannot be made ({error.strerror}); choose another."
+        ) from error
+    try:
+        yield
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):  # somebody else has put something there
+                place.rmdir()
+        raise
 
 
 def recording_hash(recording: Recording) -> str:

@@ -310,8 +310,14 @@ def _as_batch(
 
 def _stack(trees: Sequence[PyTree]) -> PyTree:
     """One tree whose arrays have a leading axis over `trees`; their static parts must agree."""
-    if any(jax.tree.structure(tree) != jax.tree.structure(trees[0]) for tree in trees):
-        raise InputError("Models trained together must have the same class, scene and options.")
+    shapes = [jax.tree.map(jnp.shape, eqx.filter(tree, eqx.is_array)) for tree in trees]
+    if any(
+        jax.tree.structure(tree) != jax.tree.structure(trees[0]) or shape != shapes[0]
+        for tree, shape in zip(trees, shapes, strict=True)
+    ):
+        raise InputError(
+            "What is trained together must have the same class, scene, options and number of windows."
+        )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *trees)
 
 

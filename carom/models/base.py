@@ -15,7 +15,6 @@ from carom.mechanics import Scene
 from carom.models.contact_signal import AbstractContactSignal, Signal
 from carom.types import Coordinates, State
 
-
 Model = TypeVar("Model", bound="AbstractModel")
 
 

@@ -17,6 +17,7 @@ from carom.integrators import consecutive, prepend
 from carom.models.base import AbstractModel
 from carom.types import State
 
+
 def batched_rollout(
     model: AbstractModel, start: State, contact: Bool[Array, "windows steps signals"] | None, *, steps: int
 ) -> State:
@@ -42,7 +43,7 @@ def _steps(parameters: PyTree, fixed: PyTree, states: State, contact) -> State:
 
 
 def _unroll(fixed: PyTree, steps: int) -> int:
-    """Steps per loop iteration: unrolled they fuse and run faster, but sweeps over contacts compile slowly."""
+    """Steps per loop iteration: unrolled they run faster, but sweeps over coupled contacts compile slowly."""
     return 1 if fixed.scene.geometry.coupled else min(steps, 10)
 
 

@@ -147,8 +147,8 @@ class CDLagrangeNetwork(AbstractModel):
             # drops the sign test, is meant for one contact per body.
             return unilateral_impulse(
                 jacobian, inertia, before, smooth, restitution=restitution, touching=contact
-            )[0]
-        return restitution_impulse(
+            )
+        impulse = restitution_impulse(
             jacobian,
             inertia,
             before,
@@ -156,3 +156,4 @@ class CDLagrangeNetwork(AbstractModel):
             restitution=restitution,
             active=contact.astype(before.dtype),
         )
+        return impulse, jnp.ones((), bool)

@@ -1,5 +1,6 @@
 """What every system provides, and the truths that follow from it."""
 
+import warnings
 from abc import abstractmethod
 
 import equinox as eqx
@@ -111,7 +112,7 @@ class AbstractSystem(eqx.Module):
     ) -> Trajectory:
         """The motion by the CD-Lagrange step: `steps` steps from `start`, in float64."""
         with jax.enable_x64(True):
-            states, contact = _scheme(
+            states, report = _scheme(
                 _traced(self),
                 _float64(start),
                 steps,
@@ -119,7 +120,11 @@ class AbstractSystem(eqx.Module):
                 velocity_grid=velocity_grid,
                 projection=projection,
             )
-        return _trajectory(states, contact, steps, step_size)
+        unresolved = int(np.sum(~np.asarray(report.resolved)))
+        if unresolved:
+            message = f"In {unresolved} of {steps} steps some contacts were stopped without their rebound."
+            warnings.warn(message, stacklevel=2)
+        return _trajectory(states, np.asarray(report.impulse) > 0, steps, step_size)
 
     def constraint_exact(self, start: State, *, steps: int, step_size: float) -> Trajectory:
         """The motion by velocity Verlet with impacts at their instants inside the step, in float64."""
@@ -145,7 +150,7 @@ def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_gri
             restitution=restitution,
             touching=touching,
             sweeps=32 if geometry.coupled else 1,
-        )[0]
+        )
 
     def step(state, _):
         return cd_lagrange_step(
@@ -162,15 +167,15 @@ def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_gri
         )
 
     if velocity_grid == "sample":
-        states, impulses = rollout(step, start, steps=steps)
-        return states, impulses > 0
-    states, impulses = rollout(step, to_half_grid(start, h, inertia=inertia, force=system.force), steps=steps)
+        states, report = rollout(step, start, steps=steps)
+        return states, report
+    states, report = rollout(step, to_half_grid(start, h, inertia=inertia, force=system.force), steps=steps)
     samples = jax.vmap(
         lambda before, after, touching: to_sample_grid(
             before, after, inertia=inertia, geometry=geometry, touching=touching
         )
-    )(*consecutive(states), jnp.sign(impulses))
-    return prepend(start, samples), impulses > 0
+    )(*consecutive(states), jnp.sign(report.impulse))
+    return prepend(start, samples), report
 
 
 @eqx.filter_jit
@@ -203,7 +208,7 @@ def _float64(state: State) -> State:
     )
 
 
-def _trajectory(states: State, contact: Array, steps: int, step_size: float) -> Trajectory:
+def _trajectory(states: State, contact: Array | np.ndarray, steps: int, step_size: float) -> Trajectory:
     arrived = np.asarray(contact, bool)
     return Trajectory(
         time=np.arange(steps + 1) * step_size,

@@ -15,7 +15,21 @@ QUICK = ["--epochs", "3", "--hidden", "8"]
 
 def test_from_simulation_to_forecast(tmp_path, capsys):
     recording, run, out = tmp_path / "ball.csv", tmp_path / "runs" / "ball", tmp_path / "forecast.parquet"
-    main(["simulate", "ball", "--noise", "0.1", "--steps", "80", "--seed", "3", "--out", str(recording), "--json"])
+    main(
+        [
+            "simulate",
+            "ball",
+            "--noise",
+            "0.1",
+            "--steps",
+            "80",
+            "--seed",
+            "3",
+            "--out",
+            str(recording),
+            "--json",
+        ]
+    )
     assert json.loads(capsys.readouterr().out)["samples"] == 81
     assert read_system_file(recording.with_suffix(".toml")).scene.contacts == 1
 
@@ -37,7 +51,7 @@ def test_from_simulation_to_forecast(tmp_path, capsys):
 @pytest.mark.parametrize("model", ["vin", "resnet", "contact-resnet"])
 def test_every_model_by_command(model, tmp_path, capsys):
     recording, run = tmp_path / "cradle.npz", tmp_path / "run"
-    main(["simulate", "cradle", "--steps", "40", "--out", str(recording)])
+    main(["simulate", "cradle", "--steps", "120", "--out", str(recording)])
     main(["fit", str(recording), "--model", model, "--out", str(run), *QUICK])
     main(["forecast", str(run), "--steps", "20", "--out", str(tmp_path / "forecast.csv")])
     assert "20 steps" in capsys.readouterr().out

@@ -118,7 +118,10 @@ WRONG_MODELS = {
     "a folder": (lambda path: path.mkdir(), "no model.safetensors"),
     "empty": (_bytes(b""), "empty"),
     "foreign text": (_bytes(b"weights = 1\n"), "not a whole Carom model"),
-    "pickle": (_bytes(b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94."), "not a whole Carom model"),
+    "pickle": (
+        _bytes(b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94."),
+        "not a whole Carom model",
+    ),
     "huge header length": (_bytes(struct.pack("<Q", 2**60) + b"{}"), "not a whole Carom model"),
     "header not JSON": (_bytes(struct.pack("<Q", 4) + b"{{{{"), "not a whole Carom model"),
     "other safetensors": (lambda path: _model(path, key="pt"), "not a whole Carom model"),
@@ -143,7 +146,10 @@ WRONG_MODELS = {
         lambda path: _model(path, _header(system="[system]\nbodies = 0\ndimension = 1")),
         "bodies",
     ),
-    "tensor missing": (lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": None})), "biases[0]"),
+    "tensor missing": (
+        lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": None})),
+        "biases[0]",
+    ),
     "tensor too many": (lambda path: _model(path, tensors=_tensors(extra=np.zeros(3, np.float32))), "extra"),
     "tensor of other shape": (
         lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": np.zeros(5, np.float32)})),
@@ -154,7 +160,9 @@ WRONG_MODELS = {
         "floating point",
     ),
     "weights not finite": (
-        lambda path: _model(path, tensors=_tensors(**{"increment.biases[0]": np.full(4, np.nan, np.float32)})),
+        lambda path: _model(
+            path, tensors=_tensors(**{"increment.biases[0]": np.full(4, np.nan, np.float32)})
+        ),
         "not finite",
     ),
 }
@@ -179,7 +187,9 @@ def test_truncated_models_are_refused(keep, tmp_path, capsys):
     path = tmp_path / "ball.safetensors"
     save_model(ResNet(BALL, 0.02, hidden=4, key=jax.random.key(0)), path)
     path.write_bytes(path.read_bytes()[:keep])
-    error = _refused(capsys, ["forecast", str(path), "--start", "1,0", "--out", str(tmp_path / "forecast.csv")])
+    error = _refused(
+        capsys, ["forecast", str(path), "--start", "1,0", "--out", str(tmp_path / "forecast.csv")]
+    )
     _one_sentence(error)
     assert [entry.name for entry in tmp_path.iterdir()] == ["ball.safetensors"]
 
@@ -258,11 +268,15 @@ def test_fit_refuses_what_does_not_fit_together(ball, capsys):
 
     learning = ball.with_suffix(".toml")
     learning.write_text(learning.read_text().replace("damping = false", "damping = true"))
-    assert "only the model cd-lagrange" in _refused(capsys, ["fit", str(ball), "--model", "resnet", "--out", out])
+    assert "only the model cd-lagrange" in _refused(
+        capsys, ["fit", str(ball), "--model", "resnet", "--out", out]
+    )
 
     bare = ball.with_name("bare.csv")
     bare.write_text("t,q1\n" + "".join(f"{0.02 * n:.2f},{n * n}\n" for n in range(30)))
-    bare.with_suffix(".toml").write_text("[system]\nbodies = 1\ndimension = 1\n\n[[wall]]\nbody = 1\nnormal = [1.0]\n")
+    bare.with_suffix(".toml").write_text(
+        "[system]\nbodies = 1\ndimension = 1\n\n[[wall]]\nbody = 1\nnormal = [1.0]\n"
+    )
     assert "velocity" in _refused(capsys, ["fit", str(bare), "--out", out])
 
     untouched = ball.with_name("untouched.csv")

@@ -52,7 +52,7 @@ def free_step(state, h, *, inertia, force):
         force=lambda position, velocity: force(position),
         geometry=ContactGeometry(state.position.shape[0], state.position.shape[1]),
         detect=lambda position, velocity: jnp.zeros((0,), bool),
-        impulse=lambda jacobian, inertia, before, smooth, touching: jnp.zeros((0,)),
+        impulse=lambda jacobian, inertia, before, smooth, touching: (jnp.zeros((0,)), jnp.ones((), bool)),
         project=lambda position, touching: position,
     )[0]
 

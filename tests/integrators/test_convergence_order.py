@@ -72,7 +72,7 @@ def dropped_balls(heights, h, steps, restitution):
         e = jnp.full((1,), restitution)
         return unilateral_impulse(
             jacobian, inertia, before, smooth, restitution=e, touching=touching, sweeps=1
-        )[0]
+        )
 
     def advance(_, state):
         return cd_lagrange_step(

@@ -30,7 +30,7 @@ def pendulum():
 
 
 def test_cd_lagrange_on_the_pendulum(pendulum):
-    """It forecasts, and its contact output stays below ½ everywhere: on the motion and all over its phase plane."""
+    """It forecasts, and its contact output stays below ½ everywhere: on the motion and around it."""
     model, predicted, error = _learn(pendulum, CDLagrangeNetwork)
     assert error < 0.05
     assert float(predicted.contact.max()) < 0.5
@@ -53,7 +53,9 @@ def test_stormer_verlet_needs_no_velocities(pendulum):
     short = WindowedSettings(epochs=5)
     fits = [
         fit_windowed(
-            VariationalIntegratorNetwork.for_recording(r, scheme="stormer_verlet", key=jax.random.key(0)), r, short
+            VariationalIntegratorNetwork.for_recording(r, scheme="stormer_verlet", key=jax.random.key(0)),
+            r,
+            short,
         )
         for r in (pendulum, bare)
     ]

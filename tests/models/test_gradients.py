@@ -35,15 +35,15 @@ def _windows(scene, count, steps, model):
 def _directional_check(function, parameters, *, tolerance):
     """Compare the gradient along random directions with central differences."""
     gradient = jax.grad(function)(parameters)
+    size = 1e-6  # small, so that hardly a kink of relu lies between
     for seed in range(3):
         leaves, structure = jax.tree.flatten(parameters)
         keys = jax.random.split(jax.random.key(seed), len(leaves))
         direction = jax.tree.unflatten(
             structure, [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
         )
-        size = 1e-6  # small, so that hardly a kink of relu lies between
-        ahead = function(jax.tree.map(lambda x, d: x + size * d, parameters, direction))
-        behind = function(jax.tree.map(lambda x, d: x - size * d, parameters, direction))
+        moved = [jax.tree.map(lambda x, d, s=s: x + s * d, parameters, direction) for s in (size, -size)]
+        ahead, behind = map(function, moved)
         expected = (ahead - behind) / (2 * size)
         found = sum(jnp.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True))
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
@@ -76,7 +76,11 @@ def test_one_step_and_contact_logits(kind, scene):
         parameters, state = inputs
         model = eqx.combine(parameters, fixed)
         after = model.step(state, contact[0, 0])
-        return jnp.sum(after.position**2) + jnp.sum(after.velocity**2) + jnp.sum(model.contact_logits(state) ** 2)
+        return (
+            jnp.sum(after.position**2)
+            + jnp.sum(after.velocity**2)
+            + jnp.sum(model.contact_logits(state) ** 2)
+        )
 
     _directional_check(value, (parameters, first), tolerance=1e-6)
 

@@ -28,7 +28,9 @@ def _state(position, velocity):
 @pytest.mark.parametrize("seed", range(5))
 def test_wall_contact_reverses_the_normal_velocity(seed):
     """v⁺ = −e v⁻ exactly, for random weights, where the contact is given."""
-    model = CDLagrangeNetwork(replace(BALL, velocity_grid="sample"), 0.02, hidden=16, key=jax.random.key(seed))
+    model = CDLagrangeNetwork(
+        replace(BALL, velocity_grid="sample"), 0.02, hidden=16, key=jax.random.key(seed)
+    )
     velocity = float(np.random.default_rng(seed).uniform(-5, -1))
     after = model.step(_state([[0.1]], [[velocity]]), jnp.ones((1,), bool))
     np.testing.assert_allclose(after.velocity, [[-0.6 * velocity]], rtol=1e-12)
@@ -36,7 +38,7 @@ def test_wall_contact_reverses_the_normal_velocity(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_pair_contact_exchanges_momentum_by_the_learned_masses(seed):
-    """With learned inertia, u⁺ = −e u⁻, and the generalised momentum of the smooth step changes only along Gᵀ."""
+    """With learned inertia, u⁺ = −e u⁻, and the momentum of the smooth step changes only along Gᵀ."""
     scene = Scene(2, 1, (Pair(0, 1),), restitution=0.5, velocity_grid="sample")
     model = CDLagrangeNetwork(scene, 0.01, hidden=16, learn_inertia=True, key=jax.random.key(seed))
     generator = np.random.default_rng(seed)
@@ -114,7 +116,9 @@ def test_damping_takes_energy_out_and_inertia_stays_positive():
             scene, 0.01, hidden=4, learn_inertia=True, learn_damping=True, key=jax.random.key(seed)
         )
         raw = jax.random.normal(jax.random.key(seed), (2, 4, 4))
-        model = eqx.tree_at(lambda m: (m.learned_inertia.raw, m.learned_damping.factor), model, (raw[0], raw[1]))
+        model = eqx.tree_at(
+            lambda m: (m.learned_inertia.raw, m.learned_damping.factor), model, (raw[0], raw[1])
+        )
         velocity = jax.random.normal(jax.random.key(seed + 100), (2, 2))
         assert float(jnp.sum(velocity * model.inertia().momentum(velocity))) > 0
         damping = model.force(velocity, velocity) - model.force(velocity, jnp.zeros_like(velocity))

@@ -21,8 +21,8 @@ from carom.data.files.csv_table import CSV
 from carom.data.files.input_file import complaint, require_file, shown, unreadable
 from carom.data.files.npz_table import NPZ
 from carom.data.files.parquet_table import PARQUET
-from carom.data.recording import Recording, Run
 from carom.data.files.tables import MAXIMUM_BYTES, Table
+from carom.data.recording import Recording, Run
 from carom.mechanics import Scene
 
 FORMATS = {".csv": CSV, ".parquet": PARQUET, ".npz": NPZ}

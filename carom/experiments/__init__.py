@@ -1,0 +1,1 @@
+"""The paper and the demonstrations, as data: configs, runs, tables, figures."""

@@ -1,0 +1,62 @@
+"""Scores on motions small enough to score by hand."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from carom.evaluation import (
+    contact_score,
+    energy_drift,
+    interpenetration,
+    paper_rmse,
+    position_rmse,
+    velocity_rmse,
+)
+
+
+class Motion(NamedTuple):
+    position: np.ndarray
+    velocity: np.ndarray
+
+
+def test_paper_rmse_sums_over_dimensions_and_averages_over_time():
+    """Two bodies, two samples: squared errors 1 + 4 and 9 + 16 of positions, 0 and 6 of velocities."""
+    truth = Motion(np.zeros((2, 2, 1)), np.zeros((2, 2, 1)))
+    found = Motion(
+        np.array([[1.0, 2.0], [3.0, 4.0]])[..., None], np.array([[0.0, 0.0], [1.0, np.sqrt(5)]])[..., None]
+    )
+    assert paper_rmse(found, truth) == pytest.approx(np.sqrt((5 + 31) / 2))
+    assert paper_rmse(found, truth, velocities=False) == pytest.approx(np.sqrt((5 + 25) / 2))
+    assert position_rmse(found, truth) == pytest.approx(np.sqrt(30 / 4))
+    assert velocity_rmse(found, truth) == pytest.approx(np.sqrt(6 / 4))
+
+
+def _signal(*samples, length=30):
+    touching = np.zeros(length, bool)
+    touching[list(samples)] = True
+    return touching
+
+
+def test_contact_events_are_matched_in_time():
+    """One on time, one late by 2, one missed, one spurious; a touching stretch is one event."""
+    true = _signal(3, 10, 11, 12, 25)
+    predicted = _signal(3, 12, 13, 18)
+    score = contact_score(predicted, true, tolerance=4)
+    assert (score.true_events, score.missed, score.spurious, score.mistimed) == (3, 1, 1, 1)
+    assert score.timing_error == pytest.approx(1.0)
+    assert score.precision == pytest.approx(2 / 4)
+    assert score.recall == pytest.approx(2 / 5)
+
+
+def test_nothing_to_match():
+    score = contact_score(_signal(), _signal())
+    assert score.true_events == score.missed == score.spurious == 0
+    assert np.isnan([score.timing_error, score.precision, score.recall]).all()
+
+
+def test_drift_and_overlap():
+    assert energy_drift(np.array([2.0, 2.2, 1.9])) == pytest.approx(0.1)
+    assert energy_drift(np.array([0.0, 0.2])) == pytest.approx(0.2)
+    assert interpenetration(np.array([[0.1, 0.2], [-0.3, 0.4]])) == pytest.approx(0.3)
+    assert interpenetration(np.array([[0.1]])) == 0

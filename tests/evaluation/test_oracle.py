@@ -1,0 +1,52 @@
+"""The oracle finds the true parameters, as well as the noise allows."""
+
+import numpy as np
+import pytest
+
+from carom.data import simulate
+from carom.errors import InputError
+from carom.evaluation import fit_oracle, paper_rmse
+from carom.systems import BouncingBall, NewtonsCradle, Pendulum
+
+CASES = {
+    "ball": (BouncingBall(), {"steps": 500, "step_size": 0.02}, 0.2, 0.02),
+    "pendulum": (Pendulum(), {"steps": 200, "step_size": 0.02}, 0.2, 0.05),
+    "cradle": (NewtonsCradle(), {"steps": 540, "step_size": 0.01}, 0.02, 0.002),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gravity_from_noisy_data(name):
+    """The error of the best possible learner: the figures of the oracle over noise seeds, with a margin."""
+    system, sampling, noise, worst = CASES[name]
+    clean = simulate(system, **sampling).runs[0]
+    for seed in range(3):
+        recording = simulate(system, **sampling, noise=noise, seed=seed)
+        fit = fit_oracle(system, recording, bounds={"gravity": (9.0, 10.6)})
+        best = simulate(fit.system, **sampling).runs[0]
+        assert paper_rmse(best, clean) < worst
+        expected = fit.squared_error / (2 * recording.samples * recording.bodies)
+        assert np.sqrt(expected) == pytest.approx(noise, rel=0.1)
+
+
+def test_two_parameters_at_once():
+    ball = BouncingBall(restitution=0.83)
+    recording = simulate(ball, steps=300, step_size=0.02, noise=0.1, seed=1)
+    fit = fit_oracle(
+        BouncingBall(), recording, bounds={"gravity": (9.0, 10.6), "restitution": (0.5, 1.0)}, grid=21
+    )
+    assert fit.parameters["gravity"] == pytest.approx(9.81, abs=0.02)
+    assert fit.parameters["restitution"] == pytest.approx(0.83, abs=0.005)
+
+
+def test_noise_free_scheme_data_gives_the_truth_back():
+    cradle = NewtonsCradle(gravity=9.6)
+    recording = simulate(cradle, steps=250, step_size=0.01, truth="scheme")
+    fit = fit_oracle(NewtonsCradle(), recording, bounds={"gravity": (9.0, 10.6)}, truth="scheme")
+    assert fit.parameters["gravity"] == pytest.approx(9.6, abs=1e-3)
+
+
+def test_unknown_parameters_are_refused():
+    recording = simulate(Pendulum(), steps=20, step_size=0.02)
+    with pytest.raises(InputError, match="gravity"):
+        fit_oracle(Pendulum(), recording, bounds={"gravitas": (9.0, 10.6)})

@@ -1,0 +1,51 @@
+"""Models survive a round trip to disk bit by bit."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from carom.errors import InputError
+from carom.learning import load_model, read_notes, save_model
+from carom.models import forecast
+from carom.types import State
+from tests.models.conftest import BALL, KINDS, PLANE
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("scene", [BALL, PLANE], ids=["ball", "plane"])
+def test_round_trip(name, scene, tmp_path):
+    model = KINDS[name](scene, jax.random.key(1))
+    save_model(model, tmp_path / "model.safetensors", notes={"seed": 3})
+    loaded = load_model(tmp_path / "model.safetensors")
+    assert eqx.tree_equal(model, loaded)
+    assert loaded.scene == model.scene
+    assert loaded.step_size == model.step_size
+    assert read_notes(tmp_path / "model.safetensors") == {"seed": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_loaded_model_forecasts_the_same(tmp_path):
+    model = KINDS["cd-lagrange, half grid"](BALL, jax.random.key(1))
+    save_model(model, tmp_path / "model.safetensors")
+    start = State(jnp.ones((1, 1)), jnp.zeros((1, 1)))
+    expected = forecast(model, start, 50)
+    found = forecast(load_model(tmp_path / "model.safetensors"), start, 50)
+    np.testing.assert_array_equal(expected.position, found.position)
+    np.testing.assert_array_equal(expected.contact, found.contact)
+
+
+def test_a_failing_write_keeps_the_old_model(tmp_path, monkeypatch):
+    path = tmp_path / "model.safetensors"
+    save_model(KINDS["resnet"](BALL, jax.random.key(1)), path)
+    before = path.read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("carom.learning.model_file.save_file", full)
+    with pytest.raises(InputError, match="No space left"):
+        save_model(KINDS["resnet"](BALL, jax.random.key(2)), path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]

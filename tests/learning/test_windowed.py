@@ -1,0 +1,162 @@
+"""The paper's recipe: its loss written out by hand, its minibatches, and training many models at once."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from carom.data import Recording, Run, cut_windows, simulate
+from carom.errors import InputError
+from carom.learning import WindowedSettings, fit_many, fit_windowed
+from carom.learning.windowed import _as_batch, _minibatches, window_losses
+from carom.models import CDLagrangeNetwork, ContactResNet, ResNet
+from carom.systems import BouncingBall, NewtonsCradle
+
+SHORT = WindowedSettings(epochs=4, learning_rate=1e-2, l2=1e-3)
+
+
+@pytest.fixture(scope="module")
+def ball():
+    """Two runs through a bounce each, of unequal length."""
+    system = BouncingBall(restitution=0.8)
+    options = {"step_size": 0.02, "truth": "scheme", "velocity_grid": "sample", "noise": 0.1}
+    runs = simulate(system, steps=90, **options).runs + simulate(system, steps=80, **options, seed=1).runs
+    return Recording(runs, 0.02, system.scene(velocity_grid="sample"))
+
+
+def _loss_by_hand(model, windows, index, *, predicted_inputs):
+    """Theory §5 for one window, in a Python loop: q' = q + h v; v' = v − h ∇U, or −e v on contact."""
+    h, e = model.step_size, model.scene.restitution
+    q, v = windows.position[index, 0, 0, 0], windows.velocity[index, 0, 0, 0]
+    squares, entropies = [], []
+    for n in range(windows.horizon):
+        touch = bool(windows.touch[index, n + 1, 0])
+        before = v
+        q = q + h * v
+        slope = float(model.potential.gradient(jnp.full((1, 1), q))[0, 0])
+        v = -e * v if touch else v - h * slope
+        target = windows.position[index, n + 1, 0, 0], windows.velocity[index, n + 1, 0, 0]
+        squares.append(((q - target[0]) ** 2 + (v - target[1]) ** 2) / 2)
+        inputs = (q, before) if predicted_inputs else (target[0], windows.velocity[index, n, 0, 0])
+        logit = float(model.contact.network(jnp.array(inputs))[0])
+        entropies.append(np.log1p(np.exp(-logit if touch else logit)))
+    return np.array(squares), np.array(entropies)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("inputs", ["observed", "predicted"])
+def test_loss_equals_the_formula(ball, reduction, inputs):
+    with jax.enable_x64(True):
+        model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
+        settings = WindowedSettings(reduction=reduction, contact_inputs=inputs, l2=0.01)
+        windows = cut_windows(ball, horizon=10)
+        losses = window_losses(model, _as_batch(model, windows, settings, ball), settings)
+        reduce = np.mean if reduction == "mean" else np.sum
+        assert windows.touch.any()
+        for index in (0, 62, 66, 70, 100, len(windows.position) - 1):
+            squares, entropies = _loss_by_hand(model, windows, index, predicted_inputs=inputs == "predicted")
+            np.testing.assert_allclose(losses.state[index], reduce(squares), rtol=1e-10)
+            np.testing.assert_allclose(losses.contact[index], reduce(entropies), rtol=1e-8)
+        kernels = float(jnp.sum(model.potential.weight**2) + jnp.sum(model.potential.output**2))
+        np.testing.assert_allclose(losses.penalty, 0.01 * kernels, rtol=1e-12)
+
+
+def test_windows_cover_every_run(ball):
+    overlapping = cut_windows(ball, horizon=10)
+    assert len(overlapping.position) == (91 - 10) + (81 - 10)
+    disjoint = cut_windows(ball, horizon=10, stride=11)
+    assert len(disjoint.position) == len(range(0, 81, 11)) + len(range(0, 71, 11))
+    np.testing.assert_array_equal(overlapping.position[81], ball.runs[1].position[:11])
+    np.testing.assert_array_equal(disjoint.velocity[1], ball.runs[0].velocity[11:22])
+
+
+def test_minibatches_visit_every_window_once():
+    index, weight = _minibatches(jax.random.key(0), 70, 32, jnp.float32)
+    assert index.shape == weight.shape == (3, 32)
+    assert sorted(np.asarray(index)[np.asarray(weight) == 1]) == list(range(70))
+    assert float(weight.sum()) == 70
+
+
+def test_first_step_of_adam(ball):
+    """After one step on the full batch every weight has moved by the rate against its gradient's sign."""
+    settings = WindowedSettings(epochs=1, batch_size=10_000, learning_rate=1e-3, l2=1e-3)
+    model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
+    fit = fit_windowed(model, ball, settings)
+    batch = _as_batch(model, cut_windows(ball, horizon=10), settings, ball)
+    parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
+
+    def loss(parameters):
+        return sum(jnp.mean(part) for part in window_losses(eqx.combine(parameters, fixed), batch, settings))
+
+    gradient = jax.grad(loss)(parameters)
+    for before, after, slope in zip(*map(jax.tree.leaves, (model, fit.model, gradient)), strict=True):
+        clear = np.abs(np.asarray(slope)) > 1e-4
+        np.testing.assert_allclose((after - before)[clear], -1e-3 * np.sign(slope)[clear], rtol=1e-2)
+    np.testing.assert_allclose(
+        sum(float(part[0]) for part in fit.history), float(loss(parameters)), rtol=1e-5
+    )
+
+
+def test_training_together_equals_training_alone(ball):
+    """Three models, each with its own recording and seed, in one program."""
+    recordings = [
+        simulate(BouncingBall(), steps=85, step_size=0.02, noise=0.1, seed=seed) for seed in range(3)
+    ]
+    models = [
+        ContactResNet.for_recording(r, hidden=8, key=jax.random.key(i)) for i, r in enumerate(recordings)
+    ]
+    together = fit_many(models, recordings, SHORT, seeds=[5, 6, 7])
+    for model, recording, seed, fit in zip(models, recordings, [5, 6, 7], together, strict=True):
+        alone = fit_windowed(model, recording, SHORT, seed=seed)
+        for one, other in zip(*map(jax.tree.leaves, (alone.model, fit.model)), strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-5)
+        np.testing.assert_allclose(alone.history.state, fit.history.state, rtol=1e-3)
+
+
+def test_history_progress_and_failure(ball):
+    shares = []
+    model = ResNet.for_recording(ball, hidden=16, key=jax.random.key(0))
+    fit = fit_windowed(model, ball, replace(SHORT, epochs=45), progress=shares.append)
+    assert fit.history.state.shape == (45,)
+    assert fit.history.state[-1] < fit.history.state[0]
+    assert shares[-1] == 1
+    assert shares == sorted(shares)
+    assert not fit.failed
+    assert fit_windowed(model, ball, replace(SHORT, learning_rate=1e30)).failed
+
+
+def test_without_touch_the_soft_signal_is_trained(ball):
+    """No labels are used, and yet the contact network moves, through the impulses that it gates."""
+    bare = replace(ball, runs=tuple(replace(run, touch=None) for run in ball.runs))
+    model = CDLagrangeNetwork.for_recording(bare, hidden=8, contact_hidden=(8,), key=jax.random.key(0))
+    fit = fit_windowed(model, bare, replace(SHORT, touch="none"))
+    np.testing.assert_array_equal(fit.history.contact, 0)
+    moved = np.abs(np.asarray(fit.model.contact.network.weights[0] - model.contact.network.weights[0]))
+    assert moved.max() > 1e-4
+
+
+def test_coupled_contacts_train():
+    """A cradle of three balls, whose middle ball has two candidates, trains with touch given per body."""
+    recording = simulate(NewtonsCradle(balls=3), steps=130, step_size=0.01, truth="scheme")
+    model = CDLagrangeNetwork.for_recording(recording, hidden=16, key=jax.random.key(0))
+    fit = fit_windowed(model, recording, replace(SHORT, epochs=20))
+    assert not fit.failed
+    assert fit.history.state[-1] < fit.history.state[0]
+
+
+def test_what_does_not_fit_together_is_refused(ball):
+    model = CDLagrangeNetwork.for_recording(ball, hidden=4, key=jax.random.key(0))
+    other = CDLagrangeNetwork.for_recording(ball, hidden=5, key=jax.random.key(0))
+    with pytest.raises(InputError, match="same class"):
+        fit_many([model, other], [ball], SHORT, seeds=[0, 1])
+    with pytest.raises(InputError, match="as many"):
+        fit_many([model, model], [ball], SHORT, seeds=[0])
+    run = ball.runs[0]
+    still = Recording((Run(run.time, run.position),), 0.02, ball.scene)
+    with pytest.raises(InputError, match="velocity"):
+        fit_windowed(model, still, SHORT)
+    with pytest.raises(InputError, match="no scene"):
+        CDLagrangeNetwork.for_recording(replace(ball, scene=None), key=jax.random.key(0))
