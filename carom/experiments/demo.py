@@ -103,8 +103,8 @@ def _draw(
             phase.plot(position, velocity, **line(name))
         height.set(xlabel="time / s", ylabel="height / m", title="forecast from the first state")
         phase.set(xlabel="height / m", ylabel="velocity / (m/s)", title="phase portrait")
-        height.set_ylim(-3, 13)
-        phase.set(xlim=(-3, 13), ylim=(-18, 18))
+        height.set_ylim(-1.5, 12)
+        phase.set(xlim=(-1.5, 12), ylim=(-17, 17))
 
         places = np.linspace(0, 10, 101)
         learned = jax.vmap(network.potential.gradient)(jax.numpy.asarray(places[:, None, None], "float32"))
