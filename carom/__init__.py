@@ -10,8 +10,8 @@ Example:
     (101, 1, 1)
 """
 
-from carom.compilation import enable_compilation_cache  # isort: skip  (before anything imports JAX)
 from carom import data, evaluation, integrators, learning, mechanics, models, systems
+from carom.compilation import enable_compilation_cache
 from carom.data import (
     Recording,
     read_recording,

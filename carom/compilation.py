@@ -5,11 +5,6 @@ import os
 import platform
 from pathlib import Path
 
-# XLA reports each cached program as built for another machine, because it counts two tuning hints of its own
-# compiler ("prefer-no-gather", "prefer-no-scatter") as processor features. Pages of that would bury what the
-# user should read. It must be set before JAX is first imported; what fails is raised in Python all the same.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import jax
 import platformdirs
 
@@ -27,6 +22,11 @@ def enable_compilation_cache() -> Path | None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if jax.config.values["jax_logging_level"] in (None, "NOTSET"):
+        # XLA reports each cached program as built for another machine, because it counts two tuning hints of
+        # its own compiler ("prefer-no-gather", "prefer-no-scatter") as processor features: pages that would
+        # bury what the user should read. What really fails is raised in Python all the same.
+        jax.config.update("jax_logging_level", "CRITICAL")
     return folder
 
 

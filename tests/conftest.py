@@ -4,7 +4,6 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # see carom/compilation.py; here JAX is imported first
 
 import jax
 import pytest
