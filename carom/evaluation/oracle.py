@@ -4,16 +4,20 @@ No learner can be expected to do better on the same data, so the distance to the
 of one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from carom.data import Recording, Truth, simulate
 from carom.errors import InputError
+from carom.evaluation.metrics import Motion
 from carom.systems import AbstractSystem
 from carom.types import State
+
+Solve = Callable[[AbstractSystem, State, int], Motion]
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ def fit_oracle(
     bounds: Mapping[str, tuple[float, float]],
     starts: list[State] | None = None,
     truth: Truth = "exact",
+    solve: Solve | None = None,
     grid: int = 41,
 ) -> OracleFit:
     """Fit named parameters of a system to noisy runs by maximum likelihood, start states known.
@@ -46,6 +51,7 @@ def fit_oracle(
         bounds: lower and upper bound of each parameter to fit, such as {"gravity": (9, 11)}.
         starts: noise-free start state of every run, by default the system's own.
         truth: which solution of the equations the recording is compared with.
+        solve: another solution, from a system, a start state and a number of steps, instead of `truth`.
         grid: points per parameter of the first search.
 
     Example:
@@ -60,25 +66,17 @@ def fit_oracle(
     if unknown or not bounds:
         raise InputError(f"Name parameters of the system to fit, among {list(system.__dataclass_fields__)}.")
     starts = starts or [system.start] * len(recording.runs)
-    scene = recording.scene
     names = list(bounds)
     lower, upper = np.array([bounds[name] for name in names], float).T
+    solve = solve or partial(_solve, recording, truth)
 
     def squared_error(values: np.ndarray) -> float:
         candidate = replace(system, **dict(zip(names, map(float, values), strict=True)))
         total = 0.0
         for run, start in zip(recording.runs, starts, strict=True):
-            motion = simulate(
-                candidate,
-                steps=len(run) - 1,
-                step_size=recording.step_size,
-                starts=[start],
-                truth=truth,
-                velocity_grid=scene.velocity_grid if scene else "half",
-                projection=scene.projection if scene else "none",
-            ).runs[0]
+            motion = solve(candidate, State(start.position, start.velocity), len(run) - 1)
             total += np.sum((motion.position - run.position) ** 2)
-            if run.velocity is not None and motion.velocity is not None:
+            if run.velocity is not None:
                 total += np.sum((motion.velocity - run.velocity) ** 2)
         return float(total)
 
@@ -90,6 +88,20 @@ def fit_oracle(
     found = min(valleys, key=lambda valley: valley.fun)
     parameters = dict(zip(names, map(float, found.x), strict=True))
     return OracleFit(replace(system, **parameters), parameters, float(found.fun))
+
+
+def _solve(recording: Recording, truth: Truth, system: AbstractSystem, start: State, steps: int) -> Motion:
+    """The motion on the recording's grid."""
+    scene = recording.scene
+    return simulate(
+        system,
+        steps=steps,
+        step_size=recording.step_size,
+        starts=[start],
+        truth=truth,
+        velocity_grid=scene.velocity_grid if scene else "half",
+        projection=scene.projection if scene else "none",
+    ).runs[0]
 
 
 def _descend(function, start, spacing, lower, upper) -> OptimizeResult:
