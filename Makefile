@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-all check format bench clean install
+.PHONY: demo test test-all check format tables bench clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -35,6 +35,9 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+tables: $(STAMP)
+	$(BIN)/python -m carom.experiments.documents
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed

@@ -27,7 +27,7 @@ from carom.mechanics import Pair, Scene, Wall
 from carom.models import forecast
 from carom.types import State
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 enable_compilation_cache()
 

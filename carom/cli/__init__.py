@@ -5,9 +5,12 @@ from collections.abc import Callable, Sequence
 
 import tyro
 
+from carom import __version__
 from carom.cli.demo import demo
 from carom.cli.fit import fit
 from carom.cli.forecast import forecast
+from carom.cli.output import discard_output, flush_output
+from carom.cli.reproduce import reproduce
 from carom.cli.simulate import simulate
 from carom.errors import InputError
 
@@ -15,6 +18,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate,
     "fit": fit,
     "forecast": forecast,
+    "reproduce": reproduce,
     "demo": demo,
 }
 
@@ -24,13 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Bad input is one sentence on standard error and exit status 2; an interruption is status 130.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="carom",
-            description="Learn how things move and collide from recordings, and forecast them.",
-            args=arguments,
-        )
+        try:
+            _run(arguments)
+        finally:
+            flush_output()
     except InputError as error:
         print(f"carom: {error}", file=sys.stderr)
         sys.exit(2)
@@ -39,5 +42,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (`carom … | head`); nothing is left to say.
-        sys.stderr.close()
+        discard_output()
         sys.exit(0)
+    except OSError as error:
+        # What concerns a file names it; streams have no name.
+        discard_output()
+        place = "The output" if error.filename is None else f"{error.filename}: the file"
+        reason = error.strerror or error
+        print(f"carom: {place} cannot be written or read ({reason}); choose another place.", file=sys.stderr)
+        sys.exit(2)
+
+
+def _run(arguments: Sequence[str]) -> None:
+    if list(arguments) == ["--version"]:
+        print(f"carom {__version__}")
+        return
+    tyro.extras.subcommand_cli_from_dict(
+        COMMANDS,
+        prog="carom",
+        description="Learn how things move and collide from recordings, and forecast them. "
+        "carom --version prints the version.",
+        args=arguments,
+    )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from carom.cli.arguments import require_seed
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError
 from carom.experiments.demo import NOISE, run_demo
@@ -17,6 +18,7 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
         seed: Seed of noise, start weights and minibatches.
         json: Print one JSON object instead of a table.
     """
+    require_seed(seed)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

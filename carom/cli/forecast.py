@@ -4,16 +4,22 @@ from pathlib import Path
 from typing import Annotated
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from carom.cli.output import parse_numbers, print_json
+from carom.cli.arguments import (
+    MAXIMUM_STEPS,
+    parse_state,
+    require_output,
+    require_range,
+    require_seed,
+    state_from_numbers,
+)
+from carom.cli.output import print_json
 from carom.data import Recording, Run, write_recording
 from carom.errors import InputError
 from carom.learning import load_run
 from carom.models import forecast as forecast_model
-from carom.types import State
 
 
 def forecast(
@@ -23,6 +29,7 @@ def forecast(
     out: Path,
     start: str | None = None,
     steps: int = 500,
+    overwrite: bool = False,
     seed: int = 0,
     json: bool = False,
 ) -> None:
@@ -35,23 +42,23 @@ def forecast(
         out: The forecast to write: .csv, .parquet or .npz.
         start: Positions then velocities, separated by commas; by default the first state of the recording.
         steps: Steps to forecast.
+        overwrite: Replace the forecast if it exists.
         seed: Unused by these models, which are deterministic; every command takes it.
         json: Print one JSON object instead of a sentence.
     """
-    if not 1 <= steps <= 10_000_000:
-        raise InputError(f"--steps must lie between 1 and 10 million, but it is {steps}.")
+    require_seed(seed)
+    require_range("--steps", steps, 1, MAXIMUM_STEPS)
+    require_output(out, overwrite=overwrite)
     model, notes = load_run(run)
     scene = model.scene
-    shape, size = (scene.bodies, scene.dimension), scene.coordinates
     if start is not None:
-        numbers = parse_numbers(start, count=2 * size, meaning="--start")
-    elif "start" in notes:
-        numbers = notes["start"]
+        state = parse_state(start, bodies=scene.bodies, dimension=scene.dimension, option="--start")
     else:
+        state = state_from_numbers(notes.get("start"), bodies=scene.bodies, dimension=scene.dimension)
+    if state is None:
         raise InputError(f"{run}: the model does not say where its recording starts; give --start.")
-    state = State(jnp.array(numbers[:size]).reshape(shape), jnp.array(numbers[size:]).reshape(shape))
     predicted = forecast_model(model, state, steps)
-    if not np.isfinite(predicted.position).all():
+    if not (np.isfinite(predicted.position).all() and np.isfinite(predicted.velocity).all()):
         raise InputError(f"{run}: the forecast leaves all bounds; forecast fewer steps or train again.")
     motion = Run(
         time=np.arange(steps + 1) * model.step_size,

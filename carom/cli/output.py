@@ -1,17 +1,17 @@
 """What commands print: tables for people, one JSON object for machines, progress on standard error."""
 
 import json
+import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
-
-from carom.errors import InputError
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -21,12 +21,29 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
         table.add_column(name, justify="left" if index == 0 else "right")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    Console().print(table)
+    console = Console()
+    with console.capture() as rendered:  # rich would end the process itself where the reader has gone
+        console.print(table)
+    print(rendered.get(), end="")
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    """One object on one line."""
-    print(json.dumps(values))
+    """One object on one line; numbers that are not finite, which JSON does not have, are null."""
+    print(json.dumps(_finite(values), allow_nan=False))
+
+
+def flush_output() -> None:
+    """Write out what was printed, so that a failure shows while it can still be handled."""
+    if sys.stdout is not None:  # a process may be started without
+        sys.stdout.flush()
+
+
+def discard_output() -> None:
+    """Drop what could not be written; the interpreter would try again, and complain, when it ends."""
+    with suppress(OSError, ValueError):  # a stream without a file needs nothing
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 @contextmanager
@@ -48,21 +65,6 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: bar.update(task, completed=share)
 
 
-def parse_numbers(text: str, *, count: int, meaning: str) -> list[float]:
-    """Numbers separated by commas."""
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"{meaning}: “{text}” is not a list of numbers; separate {count} by commas."
-        ) from None
-    if len(numbers) != count:
-        raise InputError(f"{meaning}: {len(numbers)} numbers were given, but {count} are needed.")
-    if not all(abs(number) < float("inf") for number in numbers):
-        raise InputError(f"{meaning}: every number must be finite.")
-    return numbers
-
-
 def _plain_progress(label: str) -> Callable[[float], None]:
     started = time.monotonic()
     told = 0
@@ -75,6 +77,14 @@ def _plain_progress(label: str) -> Callable[[float], None]:
             print(f"{label}: {100 * share:.0f} % after {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     return tell
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(value: object) -> str:

@@ -1,14 +1,20 @@
 """`carom simulate`: recordings of known systems."""
 
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
-import jax.numpy as jnp
+import numpy as np
 import tyro
 
-from carom.cli.output import parse_numbers, print_json
+from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, require_range, require_seed
+from carom.cli.output import print_json
 from carom.data import (
+    Recording,
     SystemFile,
     Truth,
     write_recording,
@@ -41,7 +47,7 @@ def simulate(
     out: Path,
     steps: int | None = None,
     step_size: float | None = None,
-    start: tuple[str, ...] = (),
+    start: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     truth: Truth = "exact",
     velocity_grid: VelocityGrid = "half",
     projection: Projection = "none",
@@ -50,6 +56,7 @@ def simulate(
     restitution: float | None = None,
     damping: float | None = None,
     balls: int | None = None,
+    overwrite: bool = False,
     seed: int = 0,
     json: bool = False,
 ) -> None:
@@ -62,7 +69,8 @@ def simulate(
         out: The recording to write: .csv, .parquet or .npz. The system file gets the same name and .toml.
         steps: Steps of a run, by default those of the paper (ball 500, cradle 540, pendulum 200).
         step_size: Seconds between samples, by default those of the paper (0.02, cradle 0.01).
-        start: Start states, one run each: positions then velocities, separated by commas, such as 10,0.
+        start: A start state: positions then velocities, separated by commas, such as 10,0; repeat it for more
+            runs.
         truth: Impacts at their true instants, the CD-Lagrange scheme, or a physics engine.
         velocity_grid: How models are to read the velocities; "sample" is what the paper does.
         projection: How models, and the scheme, are to remove overlap between bodies.
@@ -71,28 +79,39 @@ def simulate(
         restitution: Share of the speed that a bounce keeps, 1 by default.
         damping: Damping of the pendulum, 0 by default.
         balls: Number of balls of the cradle, 2 by default.
+        overwrite: Replace the recording and the system file if they exist.
         seed: Seed of the noise.
         json: Print one JSON object instead of sentences.
     """
-    truth_system = _build(system, gravity=gravity, restitution=restitution, damping=damping, balls=balls)
+    require_seed(seed)
     default = _SAMPLING[system]
+    steps = default.steps if steps is None else steps
+    require_range("--steps", steps, 1, MAXIMUM_STEPS)
+    step_size = default.step_size if step_size is None else step_size
+    if steps * step_size > 1e9:
+        raise InputError(f"The run would last {steps * step_size:g} s; choose fewer or smaller steps.")
+    truth_system = _build(system, gravity=gravity, restitution=restitution, damping=damping, balls=balls)
     if out.suffix == ".toml":
         raise InputError(
             f"{out}: the recording needs another suffix; .toml is for the system file beside it."
         )
-    recording = simulate_system(
-        truth_system,
-        steps=default.steps if steps is None else steps,
-        step_size=default.step_size if step_size is None else step_size,
-        starts=[_state(text, truth_system) for text in start] or None,
-        truth=truth,
-        velocity_grid=velocity_grid,
-        projection=projection,
-        noise=noise,
-        seed=seed,
-    )
-    assert recording.scene is not None
+    require_output(out, overwrite=overwrite)
     system_file = out.with_suffix(".toml")
+    require_output(system_file, overwrite=overwrite)
+    with _computing():
+        recording = simulate_system(
+            truth_system,
+            steps=steps,
+            step_size=step_size,
+            starts=[_state(text, truth_system) for text in start] or None,
+            truth=truth,
+            velocity_grid=velocity_grid,
+            projection=projection,
+            noise=noise,
+            seed=seed,
+        )
+        _require_finite(recording)
+    assert recording.scene is not None
     write_recording(recording, out)
     write_system_file(SystemFile(recording.scene), system_file)
     if json:
@@ -112,14 +131,37 @@ def _build(name: str, **parameters: float | int | None) -> AbstractSystem:
             raise InputError(f"--{key}: the {name} has no such parameter.")
         if key == "restitution" and not 0 <= value <= 1:
             raise InputError(f"--restitution must lie between 0 and 1, but it is {value}.")
-        if key in ("gravity", "damping") and not 0 <= value < float("inf"):
-            raise InputError(f"--{key} must be a number ≥ 0, but it is {value}.")
+        if key in ("gravity", "damping") and not 0 <= value <= 1e6:
+            raise InputError(f"--{key} must lie between 0 and a million, but it is {value}.")
         system = replace(system, **{key: value})
     return system
 
 
 def _state(text: str, system: AbstractSystem) -> State:
-    shape = (system.geometry.bodies, system.geometry.dimension)
-    size = shape[0] * shape[1]
-    numbers = parse_numbers(text, count=2 * size, meaning="--start")
-    return State(jnp.array(numbers[:size]).reshape(shape), jnp.array(numbers[size:]).reshape(shape))
+    geometry = system.geometry
+    state = parse_state(text, bodies=geometry.bodies, dimension=geometry.dimension, option="--start")
+    if (np.asarray(geometry.gap(state.position)) < 0).any():
+        raise InputError(f"--start {text}: bodies overlap there, or lie inside a wall; move them apart.")
+    return state
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    """Turn what stops a computation into a sentence; warnings wait, as they are idle where it is refused."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings(record=True) as caught:
+            yield
+    except RuntimeError as error:  # too many impacts, or too little memory
+        reason = (str(error).splitlines() or ["unknown"])[0].rstrip(".")
+        raise InputError(
+            f"The motion cannot be computed ({reason}); choose fewer or smaller steps."
+        ) from error
+    for warning in caught:
+        print(f"carom: {warning.message}", file=sys.stderr)
+
+
+def _require_finite(recording: Recording) -> None:
+    for run in recording.runs:
+        channels = [channel for channel in (run.time, run.position, run.velocity) if channel is not None]
+        if not all(np.isfinite(channel).all() for channel in channels):
+            raise InputError("The motion leaves all bounds; choose smaller numbers or fewer steps.")

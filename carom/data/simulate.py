@@ -7,7 +7,7 @@ import numpy as np
 
 from carom.data.noise import add_noise
 from carom.data.recording import Recording, run_from_trajectory
-from carom.errors import InputError
+from carom.errors import InputError, require_choice
 from carom.mechanics import Projection
 from carom.systems import AbstractSystem, engine_trajectory
 from carom.types import State, Trajectory, VelocityGrid
@@ -52,6 +52,7 @@ def simulate(
         raise InputError(f"A simulation needs at least 1 step, not {steps}.")
     if not (np.isfinite(step_size) and step_size > 0):
         raise InputError(f"The step size must be positive, but it is {step_size}.")
+    require_choice("truth", truth, Truth)
     scene = system.scene(velocity_grid=velocity_grid, projection=projection)
 
     def motion(start: State) -> Trajectory:

@@ -1,5 +1,6 @@
 """Cutting recordings into windows of a fixed horizon."""
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,12 @@ def cut_windows(recording: Recording, *, horizon: int, stride: int = 1) -> Windo
         for run in recording.runs
         if len(run) > horizon
     ]
+    short = len(recording.runs) - len(indices)
+    if short and indices:
+        message = (
+            f"{short} of {len(recording.runs)} runs have fewer than {horizon + 1} samples and are left out."
+        )
+        warnings.warn(message, stacklevel=2)
     if not indices:
         longest = max(len(run) for run in recording.runs)
         raise InputError(

@@ -81,7 +81,7 @@ class Experiment:
 
     def settings(self, protocol: Protocol, name: str) -> WindowedSettings:
         """The recipe for one of the models."""
-        common = WindowedSettings(batch_size=32, l2=self.l2)
+        common = WindowedSettings(batch_size=32, l2=self.l2, schedule="constant")
         if protocol == "text":
             chosen = replace(
                 common,
@@ -91,6 +91,8 @@ class Experiment:
                 learning_rate=1e-3,
                 reduction="mean",
                 contact_inputs="observed",
+                # The published strength goes with a sum over the horizon; this keeps its weight in the mean.
+                l2=self.l2 / (POINTS - 1),
             )
         else:
             chosen = replace(
@@ -150,7 +152,7 @@ _BALL = Experiment(
 )
 _CRADLE = Experiment(
     title="Newton's cradle",
-    place="Figure 7 and Figure 9",
+    place="Figures 7 and 9",
     system=NewtonsCradle(),
     step_size=0.01,
     trajectories=54,
@@ -235,7 +237,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         noise=0.035,
         epochs=3000,
         published_epochs=3000,
-        l2=5e-3,
+        # Not known; that of the cradle, which has the same step. At 5e-3 the penalty outweighs the data.
+        l2=5e-6,
         trained={"CD-Lagrange": _cd_lagrange(None, learn_damping=True)},
     ),
 }

@@ -55,6 +55,13 @@ class Unit:
         windows = (self.experiment.samples(self.protocol) - settings.horizon - 1) // settings.stride + 1
         return settings.epochs * -(-windows // settings.batch_size) * len(self.seeds)
 
+    def shortened(self, share: float) -> "Unit":
+        """The same with a share of the epochs."""
+        experiment = self.experiment
+        epochs = max(1, round(share * experiment.epochs))
+        published = max(1, round(share * experiment.published_epochs))
+        return replace(self, experiment=replace(experiment, epochs=epochs, published_epochs=published))
+
     @property
     def fingerprint(self) -> str:
         """Changes with everything that the result depends on."""

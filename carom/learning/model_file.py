@@ -33,7 +33,9 @@ def save_model(
     model: AbstractModel, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None
 ) -> None:
     """Write a model; `notes` is anything JSON can hold that should travel with it."""
-    name = next(name for name, kind in MODELS.items() if type(model) is kind)
+    name = next((name for name, kind in MODELS.items() if type(model) is kind), None)
+    if name is None:
+        raise InputError(f"Register {type(model).__name__} in carom.models.MODELS before saving it.")
     header = {
         "schema": SCHEMA,
         "model": name,
@@ -62,7 +64,7 @@ def load_model(path: str | os.PathLike[str]) -> AbstractModel:
         skeleton = eqx.filter_eval_shape(
             lambda: construct(scene, float(header["step_size"]), **options, key=jax.random.key(0))
         )
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
+    except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
         raise complaint(
             path, f"the header does not describe a model ({shown(error)}); save it again"
         ) from error

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -29,10 +31,8 @@ def save_run(
     recording_path: Path,
     seed: int,
 ) -> None:
-    """Fill a run folder, which must exist. The model comes last, so a folder with a model is whole."""
+    """Write the files of a run into a folder, which must exist."""
     folder = Path(folder)
-    # An older model beside a newer history would pass for the result of this run.
-    (folder / MODEL).unlink(missing_ok=True)
     notes: dict[str, Any] = {
         "recording": recording_path.name,
         "recording_sha256": recording_hash(recording),
@@ -65,25 +65,33 @@ def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any
 
 
 @contextmanager
-def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[None]:
-    """Make a folder for a run before the work begins; an error inside removes what was made.
+def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Give a temporary folder beside `folder` to save a run into, and move its files there at the end.
 
-    A folder with a run in it is refused unless `overwrite` is set; the old run stays until the new is saved.
+    A folder with a run in it is refused unless `overwrite` is set. An error inside, Ctrl-C included, removes
+    what was made and leaves an older run as it was.
     """
     if (folder / MODEL).exists() and not overwrite:
         raise InputError(f"{folder}: there is a run in this folder; choose another or pass --overwrite.")
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    target = folder.resolve()
+    made = [place for place in (target, *target.parents) if not place.exists()]
+    temporary = target.parent / f".carom-{secrets.token_hex(8)}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: the folder cannot be made ({error.strerror}); choose another."
-        ) from error
-    try:
-        yield
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir()
+        except OSError as error:
+            reason = f"the folder cannot be made ({error.strerror}); choose another"
+            raise InputError(f"{folder}: {reason}.") from error
+        yield temporary
+        # The model comes last: a folder with a model is whole.
+        for name in (HISTORY, SUMMARY, MODEL):
+            (temporary / name).replace(target / name)
+        temporary.rmdir()
     except BaseException:
-        for place in missing:
-            with suppress(OSError):  # somebody else has put something there
+        shutil.rmtree(temporary, ignore_errors=True)
+        for place in made:
+            with suppress(OSError):  # not made yet, or somebody else has put something there
                 place.rmdir()
         raise
 
@@ -92,6 +100,7 @@ def recording_hash(recording: Recording) -> str:
     """A hash of all samples, to tell which data a model was trained on."""
     digest = hashlib.sha256()
     for run in recording.runs:
+        digest.update(repr(run.position.shape).encode())
         for channel in (run.time, run.position, run.velocity, run.touch):
             if channel is not None:
                 digest.update(np.ascontiguousarray(channel).tobytes())

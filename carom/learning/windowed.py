@@ -23,18 +23,23 @@ import optax
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from carom.data import Recording, Windows, cut_windows
-from carom.errors import InputError
+from carom.errors import InputError, require_choice
 from carom.integrators import consecutive
 from carom.models import AbstractModel, batched_rollout
 from carom.types import State
 
 Touch = Literal["observed", "none"]
+Schedule = Literal["constant", "cosine"]
+Reduction = Literal["mean", "sum"]
+ContactInputs = Literal["observed", "predicted"]
 Model = TypeVar("Model", bound=AbstractModel)
 
 
 @dataclass(frozen=True)
 class WindowedSettings:
-    """Hyperparameters of the paper's recipe; the defaults are what the paper's text says or implies.
+    """Hyperparameters of the paper's recipe.
+
+    The defaults are ones that serve; those of the paper and of its code are in `carom.experiments.paper`.
 
     Arguments:
         horizon: steps per window.
@@ -46,20 +51,20 @@ class WindowedSettings:
         l2: strength of ℓ² on the potential's kernels.
         reduction: whether errors are averaged ("mean", the text) or summed ("sum", the published code) over
             the horizon.
-        contact_inputs: whether the contact signal's cross-entropy is evaluated on observed states (the text)
-            or on predicted ones (the published code).
+        contact_inputs: whether the contact signal's cross-entropy is evaluated on observed states and their
+            drift (the text) or on predicted ones (the published code).
         touch: whether recorded touch drives the impulses, or there is none.
     """
 
     horizon: int = 10
     stride: int = 1
     batch_size: int = 32
-    epochs: int = 2000
-    learning_rate: float = 1e-3
-    schedule: Literal["constant", "cosine"] = "constant"
-    l2: float = 5e-3
-    reduction: Literal["mean", "sum"] = "mean"
-    contact_inputs: Literal["observed", "predicted"] = "observed"
+    epochs: int = 600
+    learning_rate: float = 1e-2
+    schedule: Schedule = "cosine"
+    l2: float = 1e-4
+    reduction: Reduction = "sum"
+    contact_inputs: ContactInputs = "observed"
     touch: Touch = "observed"
 
     def __post_init__(self):
@@ -70,6 +75,10 @@ class WindowedSettings:
             raise InputError(f"learning_rate must be positive, but it is {self.learning_rate}.")
         if not (np.isfinite(self.l2) and self.l2 >= 0):
             raise InputError(f"l2 must not be negative, but it is {self.l2}.")
+        require_choice("schedule", self.schedule, Schedule)
+        require_choice("reduction", self.reduction, Reduction)
+        require_choice("contact_inputs", self.contact_inputs, ContactInputs)
+        require_choice("touch", self.touch, Touch)
 
 
 class Losses(NamedTuple):
@@ -158,7 +167,7 @@ def fit_many(
     parameters, fixed = eqx.partition(_stack(models), eqx.is_inexact_array)
     batch = _stack(windows)
     optimiser_state = jax.vmap(_optimiser(settings, batch.position.shape[1]).init)(parameters)
-    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
 
     history = []
     carry = (parameters, optimiser_state, keys)
@@ -179,7 +188,9 @@ def fit_many(
 def window_losses(model: AbstractModel, batch: _Batch, settings: WindowedSettings) -> Losses:
     """State error and contact cross-entropy of every window in a batch, and the ℓ² penalty of the model."""
     starts, first_target = _starts(model, batch)
-    contact = _over_steps(model.contact.from_touch)(batch.touch[:, first_target:])
+    contact = _over_steps(model.contact.from_touch)(
+        batch.touch[:, first_target:], batch.position[:, first_target:]
+    )
     steps = contact.shape[1]
     given = contact if settings.touch == "observed" else None
     own = batched_rollout(model, starts, given, steps=steps)
@@ -197,10 +208,8 @@ def window_losses(model: AbstractModel, batch: _Batch, settings: WindowedSetting
     if model.contact.size and settings.touch == "observed":
         if settings.contact_inputs == "observed":
             observed = State(batch.position[:, :-1], batch.velocity[:, :-1])
-            before, arrivals = _over_steps(model.enter)(observed), batch.position[:, 1:]
-        else:
-            arrivals = _over_steps(model.drift)(before)
-        logits = _over_steps(model.contact.logits)(before, arrivals)
+            before = jax.lax.stop_gradient(_over_steps(model.enter)(observed))
+        logits = _over_steps(model.contact_logits)(before)
         touch = batch.touch[:, -logits.shape[1] :]
         entropy = _reduce(_over_steps(model.contact.cross_entropy)(logits, touch), settings)
 
@@ -269,6 +278,7 @@ def _train(carry, batch: _Batch, fixed: PyTree, settings: WindowedSettings, epoc
 
 def _minibatches(key: Key[Array, ""], count: int, size: int, dtype) -> tuple[Array, Array]:
     """A random order cut into batches; the last is padded with repeats of weight 0."""
+    size = min(size, count)
     batches = -(-count // size)
     order = jax.random.permutation(key, count)
     padded = jnp.concatenate([order, jnp.zeros((batches * size - count,), order.dtype)])
@@ -284,8 +294,9 @@ def _optimiser(settings: WindowedSettings, windows: int) -> optax.GradientTransf
 
 
 def _chunks(epochs: int) -> list[tuple[int, int]]:
-    """(epochs before, epochs in) chunks of one length, so that one program serves all, and a remainder."""
-    size = -(-epochs // 20)
+    """(epochs before, epochs in) about twenty chunks; of one length, hence one program, where that divides."""
+    size = next((size for size in range(-(-epochs // 20), -(-epochs // 10)) if epochs % size == 0), None)
+    size = size or -(-epochs // 20)
     return [(done, min(size, epochs - done)) for done in range(0, epochs, size)]
 
 

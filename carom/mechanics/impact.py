@@ -36,8 +36,11 @@ def restitution_impulse(
         return active * wanted / jnp.diagonal(compliance)
     # λ_j = c_j (wanted_j − Σ_{i≠j} S_ji λ_i) / S_jj. Inactive contacts stay in the system, with λ = 0, rather
     # than being removed: shapes stay static.
+    # Redundant contacts make it singular, but what is wanted lies in its range: rounding's worth of extra
+    # compliance then picks a solution.
     own = jnp.diag(jnp.diagonal(compliance))
-    impulse = jnp.linalg.solve(own + active[:, None] * (compliance - own), active * wanted)
+    extra = 4 * jnp.finfo(compliance.dtype).eps * own
+    impulse = jnp.linalg.solve(own + extra + active[:, None] * (compliance - own), active * wanted)
     return jnp.where(active > 0, impulse, 0)  # exactly, not to the rounding of pivoting
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from carom.errors import InputError
+from carom.errors import InputError, require_choice
 from carom.mechanics.contact import Candidate, ContactGeometry
 from carom.mechanics.projection import Projection
 from carom.types import VelocityGrid
@@ -54,6 +54,8 @@ class Scene:
             raise InputError(f"Masses must be positive, but they are {self.masses}.")
         if not 0 <= self.restitution <= 1:
             raise InputError(f"Restitution must lie between 0 and 1, but it is {self.restitution}.")
+        require_choice("velocity_grid", self.velocity_grid, VelocityGrid)
+        require_choice("projection", self.projection, Projection)
         if self.projection == "reference_point" and (
             np.shape(self.reference) != (self.bodies, self.dimension)
         ):

@@ -36,8 +36,8 @@ class AbstractContactSignal(eqx.Module):
         """Log-odds that each contact happens in the step from `state` to `arrival`."""
 
     @abstractmethod
-    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
-        """The contacts that a touch reading of every body stands for."""
+    def from_touch(self, touch: Bool[Array, "bodies"], position: Coordinates) -> Bool[Array, "signals"]:
+        """The contacts that a touch reading of every body stands for, given where the bodies are."""
 
     @abstractmethod
     def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
@@ -64,7 +64,7 @@ class NoContact(AbstractContactSignal):
     def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
         return jnp.zeros((0,), arrival.dtype)
 
-    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
+    def from_touch(self, touch: Bool[Array, "bodies"], position: Coordinates) -> Bool[Array, "signals"]:
         return jnp.zeros((0,), bool)
 
     def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
@@ -97,7 +97,7 @@ class BodyTouch(AbstractContactSignal):
     def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
         return self.network(jnp.concatenate([state.position.ravel(), state.velocity.ravel()]))
 
-    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
+    def from_touch(self, touch: Bool[Array, "bodies"], position: Coordinates) -> Bool[Array, "signals"]:
         return touch
 
     def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
@@ -131,9 +131,20 @@ class CandidateContact(AbstractContactSignal):
     def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
         return self.network(jnp.concatenate([arrival.ravel(), state.velocity.ravel()]))
 
-    def from_touch(self, touch: Bool[Array, "bodies"]) -> Bool[Array, "signals"]:
-        """A candidate is in contact when all its bodies are touched."""
-        return jnp.all(touch[None, :] | ~jnp.asarray(self.geometry.incidence), axis=1)
+    def from_touch(self, touch: Bool[Array, "bodies"], position: Coordinates) -> Bool[Array, "signals"]:
+        """A candidate may be in contact when all its bodies are touched.
+
+        Of several such candidates of one body, those that overlap and the nearest one are: a ball between two
+        walls that feels a touch feels the wall beside it.
+        """
+        incidence = jnp.asarray(self.geometry.incidence)
+        possible = jnp.all(touch[None, :] | ~incidence, axis=1)
+        if not self.geometry.coupled:
+            return possible
+        gap = self.geometry.gap(position)
+        gap_of_body = jnp.where(incidence & possible[:, None], gap[:, None], jnp.inf)
+        nearest = incidence & (gap_of_body == jnp.min(gap_of_body, axis=0, keepdims=True))
+        return possible & ((gap < 0) | jnp.any(nearest, axis=1))
 
     def to_touch(self, contact: Bool[Array, "signals"]) -> Bool[Array, "bodies"]:
         """A body is touched when one of its candidates is in contact."""
@@ -149,6 +160,6 @@ class CandidateContact(AbstractContactSignal):
             log_touch, log_free = jax.nn.log_sigmoid(body_logits), jax.nn.log_sigmoid(-body_logits)
         else:
             log_free = jax.nn.log_sigmoid(-logits) @ jnp.asarray(incidence, logits.dtype)
-            # log(1 − p(no touch)), kept finite for a body without candidates.
-            log_touch = jnp.log(-jnp.expm1(jnp.minimum(log_free, -1e-7)))
+            # log(1 − p(no touch)); a body without candidates has p(no touch) = 1 and is kept finite.
+            log_touch = jnp.log(-jnp.expm1(jnp.minimum(log_free, -1e-30)) + 1e-30)
         return -jnp.mean(jnp.where(touch, log_touch, log_free))

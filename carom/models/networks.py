@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from carom.errors import require_choice
+
 Activation = Literal["tanh", "softplus"]
 
 _FUNCTION_AND_DERIVATIVE: dict[Activation, tuple[Callable, Callable]] = {
@@ -60,6 +62,7 @@ def potential_network(
     coordinates: int, *, hidden: int, activation: Activation, key: Key[Array, ""]
 ) -> PotentialNetwork:
     """A random potential with Glorot-uniform kernels and zero biases."""
+    require_choice("activation", activation, Activation)
     first, second = jax.random.split(key)
     glorot = jax.nn.initializers.glorot_uniform()
     return PotentialNetwork(

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
+from carom.errors import require_choice
 from carom.integrators import stormer_verlet_step, velocity_verlet_step
 from carom.mechanics import Masses, Scene
 from carom.models.base import AbstractModel
@@ -43,6 +44,7 @@ class VariationalIntegratorNetwork(AbstractModel):
         activation: Activation = "tanh",
         key: Key[Array, ""],
     ):
+        require_choice("scheme", scheme, Scheme)
         self.potential = potential_network(scene.coordinates, hidden=hidden, activation=activation, key=key)
         self.contact = NoContact()
         self.scheme = scheme

@@ -1,13 +1,16 @@
 """The commands as a user runs them, from a simulated recording to a forecast."""
 
 import json
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+import carom
 from carom.cli import COMMANDS, main
+from carom.cli.output import print_json
 from carom.data import read_recording, read_system_file
 
 QUICK = ["--epochs", "3", "--hidden", "8"]
@@ -57,6 +60,66 @@ def test_every_model_by_command(model, tmp_path, capsys):
     assert "20 steps" in capsys.readouterr().out
 
 
+def test_positions_alone_are_enough_for_the_stormer_verlet_network(tmp_path, capsys):
+    recording, run, out = tmp_path / "swing.csv", tmp_path / "run", tmp_path / "forecast.csv"
+    times = 0.02 * np.arange(60)
+    rows = [f"{time:.2f},{np.cos(3 * time):.8f}" for time in times]
+    recording.write_text("\n".join(["t,q1", *rows]) + "\n")
+    recording.with_suffix(".toml").write_text("[system]\nbodies = 1\ndimension = 1\n")
+    fit = ["fit", str(recording), "--model", "vin", "--scheme", "stormer_verlet", "--out", str(run), *QUICK]
+    main(fit)
+    assert "--start" in capsys.readouterr().out
+    main([*fit, "--overwrite", "--json"])
+    assert json.loads(capsys.readouterr().out)["forecast_error"] is None
+
+    with pytest.raises(SystemExit):
+        main(["forecast", str(run), "--out", str(out)])
+    assert "give --start" in capsys.readouterr().err
+    main(["forecast", str(run), "--start", "-1,0", "--steps", "20", "--out", str(out)])
+    forecast = read_recording(out).runs[0]
+    assert len(forecast) == 21
+    np.testing.assert_allclose(forecast.position[0], -1)
+
+
+def test_every_start_is_a_run(tmp_path):
+    out = tmp_path / "ball.csv"
+    main(["simulate", "ball", "--start", "10,0", "--start", "8,-1", "--steps", "20", "--out", str(out)])
+    runs = read_recording(out).runs
+    assert [float(run.position[0, 0, 0]) for run in runs] == [10, 8]
+    assert [float(run.velocity[0, 0, 0]) for run in runs] == [0, -1]
+    assert [len(run) for run in runs] == [21, 21]
+
+
+@pytest.mark.parametrize("there", ["ball.csv", "ball.toml"])
+def test_simulate_replaces_files_only_when_told(there, tmp_path, capsys):
+    (tmp_path / there).write_text("precious")
+    command = ["simulate", "ball", "--steps", "20", "--out", str(tmp_path / "ball.csv")]
+    with pytest.raises(SystemExit) as stop:
+        main(command)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert there in error
+    assert "--overwrite" in error
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "precious")]
+    main([*command, "--overwrite"])
+    assert read_recording(tmp_path / "ball.csv").samples == 21
+
+
+def test_forecast_replaces_a_file_only_when_told(tmp_path, capsys):
+    recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
+    main(["simulate", "ball", "--steps", "30", "--out", str(recording)])
+    main(["fit", str(recording), "--out", str(run), *QUICK])
+    out.write_text("precious")
+    command = ["forecast", str(run), "--steps", "10", "--out", str(out)]
+    with pytest.raises(SystemExit) as stop:
+        main(command)
+    assert stop.value.code == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert out.read_text() == "precious"
+    main([*command, "--overwrite"])
+    assert read_recording(out).samples == 11
+
+
 def test_a_second_run_into_the_same_folder_must_be_meant(tmp_path, capsys):
     recording, run = tmp_path / "ball.csv", tmp_path / "run"
     main(["simulate", "ball", "--steps", "30", "--out", str(recording)])
@@ -87,6 +150,72 @@ def test_help_has_an_example(command, capsys):
     assert "Example" in printed
     assert "--seed" in printed
     assert "--json" in printed
+
+
+def test_version(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"carom {carom.__version__}\n"
+
+
+def test_json_has_no_numbers_that_are_not_finite(capsys):
+    rows = [{"seconds": float("nan"), "error": 1.5}, {"seconds": (float("inf"), 2)}]
+    print_json({"rows": rows, "figure": "ball.png", "error": -float("inf")})
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    printed = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    expected = [{"seconds": None, "error": 1.5}, {"seconds": [None, 2]}]
+    assert printed == {"rows": expected, "figure": "ball.png", "error": None}
+
+
+TALKATIVE = {
+    "sentence": ["simulate", "ball", "--steps", "20", "--out", "ball.csv"],
+    "table": ["fit", "drop.csv", "--model", "vin", "--out", "run", *QUICK],
+    "help": ["--help"],
+    "version": ["--version"],
+}
+
+
+def _with_output_to(target: int, arguments: list[str], folder) -> tuple[int, str]:
+    """Exit status and standard error of a process whose standard output is buffered and goes to `target`."""
+    rows = [f"{0.02 * n:.2f},{n * n},{n}" for n in range(30)]
+    (folder / "drop.csv").write_text("\n".join(["t,q1,v1", *rows]) + "\n")
+    (folder / "drop.toml").write_text("[system]\nbodies = 1\ndimension = 1\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    result = subprocess.run(
+        [sys.executable, "-m", "carom", *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=target,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return result.returncode, result.stderr
+
+
+@pytest.mark.parametrize("what", TALKATIVE)
+def test_a_reader_that_has_gone_is_no_error(what, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        status, error = _with_output_to(writer, TALKATIVE[what], tmp_path)
+    finally:
+        os.close(writer)
+    assert status == 0
+    assert [line for line in error.splitlines() if not line.startswith("training")] == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+@pytest.mark.parametrize("what", TALKATIVE)
+def test_full_output_is_told(what, tmp_path):
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        status, error = _with_output_to(full.fileno(), TALKATIVE[what], tmp_path)
+    assert status == 2
+    (sentence,) = [line for line in error.splitlines() if not line.startswith("training")]
+    assert sentence.startswith("carom: The output cannot be written")
+    assert "No space left" in sentence
 
 
 def test_installed_command_refuses_with_status_2(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+import warnings
 from pathlib import Path
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import carom
-from carom.cli import main
+from carom.cli import COMMANDS, main
 from carom.data import SystemFile, write_system_file
 from carom.learning import save_model
 from carom.mechanics import Scene, Wall
@@ -197,7 +198,8 @@ def test_truncated_models_are_refused(keep, tmp_path, capsys):
 OPTIONS = {
     "noise negative": (["simulate", "ball", "--noise", "-1"], "noise"),
     "noise not finite": (["simulate", "ball", "--noise", "nan"], "noise"),
-    "no steps": (["simulate", "ball", "--steps", "0"], "at least 1 step"),
+    "no steps": (["simulate", "ball", "--steps", "0"], "between 1 and 10000000"),
+    "too many steps": (["simulate", "ball", "--steps", "10000001"], "between 1 and 10000000"),
     "step size negative": (["simulate", "ball", "--step-size", "-0.1"], "step size"),
     "restitution above 1": (["simulate", "ball", "--restitution", "1.2"], "between 0 and 1"),
     "gravity negative": (["simulate", "pendulum", "--gravity", "-9"], "gravity"),
@@ -207,16 +209,127 @@ OPTIONS = {
     "start of wrong length": (["simulate", "ball", "--start", "1,2,3"], "2 are needed"),
     "start not numbers": (["simulate", "ball", "--start", "high,0"], "not a list of numbers"),
     "start not finite": (["simulate", "ball", "--start", "inf,0"], "finite"),
+    "start too large for a state": (["simulate", "ball", "--start", "1e40,0"], "finite"),
+    "start in the floor": (["simulate", "ball", "--start", "-1,0"], "--start -1,0: bodies overlap"),
+    "second start wrong": (["simulate", "ball", "--start", "1,0", "--start", "-2,0"], "--start -2,0"),
+    "balls in each other": (["simulate", "cradle", "--start", "0,0.5,0,0"], "overlap"),
+    "motion not finite": (
+        ["simulate", "pendulum", "--truth", "scheme", "--damping", "1e6", "--start", "1,1"],
+        "leaves all bounds",
+    ),
+    "gravity huge": (["simulate", "cradle", "--gravity", "1e300"], "gravity"),
+    "run too long": (["simulate", "pendulum", "--step-size", "1e308"], "would last"),
+    "too many impacts": (["simulate", "ball", "--step-size", "1e5"], "impacts"),
+    "noise too large": (["simulate", "ball", "--noise", "1e308"], "leaves all bounds"),
 }
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_simulate_refuses_wrong_options(name, tmp_path, capsys):
     arguments, fragment = OPTIONS[name]
-    error = _refused(capsys, [*arguments, "--out", str(tmp_path / "ball.csv")])
+    with warnings.catch_warnings(action="error"):  # a warning would be a second sentence
+        error = _refused(capsys, [*arguments, "--out", str(tmp_path / "ball.csv")])
     _one_sentence(error)
     assert fragment in error
     assert not list(tmp_path.iterdir())
+
+
+EVERY_COMMAND = {
+    "simulate": ["simulate", "ball", "--out", "ball.csv"],
+    "fit": ["fit", "ball.csv", "--out", "run"],
+    "forecast": ["forecast", "run", "--out", "forecast.csv"],
+    "reproduce": ["reproduce", "ball", "--out", "reproduction"],
+    "demo": ["demo", "--out", "demo"],
+}
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 10**30])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_seeds_that_are_no_key_are_refused(command, seed, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = _refused(capsys, [*EVERY_COMMAND[command], "--seed", str(seed)])
+    _one_sentence(error)
+    assert "--seed must lie between 0 and 4294967295" in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        (["--first-seed", "-1"], "--first-seed"),
+        (["--first-seed", str(2**32 - 3), "--runs", "5"], "last seed"),
+        (["--runs", "0"], "--runs"),
+    ],
+)
+def test_reproduce_refuses_wrong_seeds(options, fragment, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = _refused(capsys, [*EVERY_COMMAND["reproduce"], *options])
+    _one_sentence(error)
+    assert fragment in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fit", None, "--out", "run"],
+        ["simulate", "ball", "--out", None],
+        ["forecast", "run", "--out", None],
+    ],
+)
+def test_folders_are_no_files(command, name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = _refused(capsys, [name if word is None else word for word in command])
+    _one_sentence(error)
+    assert "this is a folder" in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_recording_is_told_before_its_system_file(tmp_path, capsys):
+    recording = tmp_path / "nowhere.csv"
+    error = _refused(capsys, ["fit", str(recording), "--out", str(tmp_path / "run")])
+    _one_sentence(error)
+    assert "nowhere.csv: there is no such file" in error
+    recording.write_text("t,q1\n0,0\n0.1,1\n")
+    error = _refused(capsys, ["fit", str(recording), "--out", str(tmp_path / "run")])
+    _one_sentence(error)
+    assert "no system file" in error
+
+
+WRONG_STARTS = {
+    "missing": None,
+    "text": "1,0",
+    "too short": [1.0],
+    "too long": [1.0, 0.0, 0.0],
+    "not numbers": ["1", "0"],
+    "truth values": [True, False],
+    "nested": [[1.0], [0.0]],
+    "not finite": [float("nan"), 0.0],
+    "infinite": [1.0, float("inf")],
+    "huge": [10**400, 0],
+    "an object": {"0": 1.0, "1": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", WRONG_STARTS)
+def test_a_start_in_a_model_file_is_not_trusted(name, tmp_path, capsys):
+    path, out = tmp_path / "ball.safetensors", tmp_path / "forecast.csv"
+    notes = {} if WRONG_STARTS[name] is None else {"start": WRONG_STARTS[name]}
+    _model(path, _header(notes=notes))
+    error = _refused(capsys, ["forecast", str(path), "--out", str(out)])
+    _one_sentence(error)
+    assert "give --start" in error
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ball.safetensors"]
+    main(["forecast", str(path), "--start", "1,0", "--steps", "3", "--out", str(out)])
+
+
+@pytest.mark.parametrize("start", [[1.0, 2.0], [1, 2]])
+def test_a_start_in_a_model_file_is_used(start, tmp_path):
+    path, out = tmp_path / "ball.safetensors", tmp_path / "forecast.csv"
+    _model(path, _header(notes={"start": start}))
+    main(["forecast", str(path), "--steps", "3", "--out", str(out)])
+    assert [float(number) for number in out.read_text().splitlines()[1].split(",")] == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -241,6 +354,9 @@ SETTINGS = {
     "learning_rate": ["--learning-rate", "0"],
     "l2": ["--l2", "-1"],
     "needs at least": ["--horizon", "5000"],
+    "--hidden must lie between": ["--hidden", "0"],
+    "between 1 and 100000": ["--hidden", "100001"],
+    "only the model vin": ["--scheme", "stormer_verlet"],
 }
 
 
@@ -256,6 +372,7 @@ def ball(tmp_path, capsys):
 def test_fit_refuses_wrong_settings(fragment, ball, capsys):
     before = contents(ball.parent)
     error = _refused(capsys, ["fit", str(ball), "--out", str(ball.parent / "run"), *SETTINGS[fragment]])
+    _one_sentence(error)
     assert fragment in error
     assert contents(ball.parent) == before
 

@@ -28,7 +28,8 @@ def _windows(scene, count, steps, model):
     shape = (count, scene.bodies, scene.dimension)
     start = State(jnp.asarray(generator.uniform(1, 2, shape)), jnp.asarray(generator.uniform(-1, 1, shape)))
     touch = generator.uniform(size=(count, steps, scene.bodies)) < 0.3
-    contact = jax.vmap(jax.vmap(model.contact.from_touch))(jnp.asarray(touch))
+    there = jnp.broadcast_to(start.position[:, None], (count, steps, *start.position.shape[1:]))
+    contact = jax.vmap(jax.vmap(model.contact.from_touch))(jnp.asarray(touch), there)
     return start, contact
 
 

@@ -99,7 +99,9 @@ def test_touch_is_the_or_of_contacts():
     geometry = Scene(3, 1, (Pair(0, 1), Pair(1, 2))).geometry
     signal = CandidateContact(geometry, hidden=(4,), key=jax.random.key(0))
     assert signal.to_touch(jnp.array([True, False])).tolist() == [True, True, False]
-    assert signal.from_touch(jnp.array([True, True, False])).tolist() == [True, False]
+    apart = jnp.array([[1.0], [0.0], [-1.0]])
+    assert signal.from_touch(jnp.array([True, True, False]), apart).tolist() == [True, False]
+    assert signal.from_touch(jnp.array([True, True, True]), apart).tolist() == [True, True]
     logits = jnp.array([0.3, -1.2])
     p = 1 / (1 + np.exp(-np.array([0.3, -1.2])))
     touched = np.array([p[0], 1 - (1 - p[0]) * (1 - p[1]), p[1]])
@@ -126,3 +128,28 @@ def test_damping_takes_energy_out_and_inertia_stays_positive():
         np.testing.assert_allclose(
             model.inertia().solve(model.inertia().momentum(velocity)), velocity, rtol=1e-8
         )
+
+
+def test_a_touched_body_feels_the_wall_beside_it():
+    """Floor and ceiling of one ball; a corner; both walls where both overlap."""
+    between = Scene(1, 1, (Wall(0, (1.0,)), Wall(0, (-1.0,), -3.0))).geometry
+    signal = CandidateContact(between, hidden=(4,), key=jax.random.key(0))
+    touched = jnp.ones((1,), bool)
+    assert signal.from_touch(touched, jnp.array([[0.1]])).tolist() == [True, False]
+    assert signal.from_touch(touched, jnp.array([[2.9]])).tolist() == [False, True]
+    assert signal.from_touch(~touched, jnp.array([[2.9]])).tolist() == [False, False]
+    corner = CandidateContact(
+        Scene(1, 2, (Wall(0, (1.0, 0.0)), Wall(0, (0.0, 1.0)))).geometry, hidden=(4,), key=jax.random.key(0)
+    )
+    assert corner.from_touch(touched, jnp.array([[0.5, -0.01]])).tolist() == [False, True]
+    assert corner.from_touch(touched, jnp.array([[-0.02, -0.01]])).tolist() == [True, True]
+
+
+def test_opposite_walls_flagged_together_stay_finite():
+    """A forecast may flag both; the read-out on the half grid must not divide by a singular matrix."""
+    scene = Scene(1, 1, (Wall(0, (1.0,)), Wall(0, (-1.0,), -3.0)))
+    model = CDLagrangeNetwork(scene, 0.02, hidden=4, key=jax.random.key(0))
+    before = _state([[0.1]], [[-1.0]])
+    both = jnp.ones((2,), bool)
+    after = model.step(before, both)
+    assert np.isfinite(model.leave(before, after, both).velocity).all()

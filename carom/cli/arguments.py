@@ -1,0 +1,64 @@
+"""Checks of what users type, before any work begins."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import jax.numpy as jnp
+
+from carom.errors import InputError
+from carom.types import State
+
+MAXIMUM_STEPS = 10_000_000
+MAXIMUM_SEED = 2**32 - 1
+_MAXIMUM_NUMBER = 1e38
+"""States are in single precision, whose numbers end at 3.4e38."""
+
+
+def require_range(option: str, value: int, low: int, high: int) -> None:
+    """Refuse a whole number outside low…high."""
+    if not low <= value <= high:
+        raise InputError(f"{option} must lie between {low} and {high}, but it is {value}.")
+
+
+def require_seed(seed: int, option: str = "--seed") -> None:
+    """Refuse what does not fit the 32 bits of a random key."""
+    require_range(option, seed, 0, MAXIMUM_SEED)
+
+
+def require_output(path: Path, *, overwrite: bool) -> None:
+    """Refuse a folder, and a file that is there already unless it is meant to be replaced."""
+    with suppress(OSError):  # a name that the system does not take is told of by what writes the file
+        if path.is_dir():
+            raise InputError(f"{path}: this is a folder; name a file in it.")
+        if path.is_file() and not overwrite:
+            raise InputError(f"{path}: this file exists; choose another name or pass --overwrite.")
+
+
+def parse_state(text: str, *, bodies: int, dimension: int, option: str) -> State:
+    """Positions then velocities, separated by commas."""
+    count = 2 * bodies * dimension
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{option}: “{text}” is not a list of numbers; separate {count} by commas."
+        ) from None
+    if len(numbers) != count:
+        raise InputError(f"{option}: {len(numbers)} numbers were given, but {count} are needed.")
+    state = state_from_numbers(numbers, bodies=bodies, dimension=dimension)
+    if state is None:
+        raise InputError(f"{option}: every number must be finite and smaller than {_MAXIMUM_NUMBER:g}.")
+    return state
+
+
+def state_from_numbers(numbers: object, *, bodies: int, dimension: int) -> State | None:
+    """A state from positions then velocities; None unless that is a list of as many finite numbers."""
+    size, shape = bodies * dimension, (bodies, dimension)
+    if not isinstance(numbers, list) or len(numbers) != 2 * size or not all(map(_is_number, numbers)):
+        return None
+    values = jnp.array([float(number) for number in numbers])
+    return State(values[:size].reshape(shape), values[size:].reshape(shape))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAXIMUM_NUMBER

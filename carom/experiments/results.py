@@ -1,0 +1,85 @@
+"""The committed document of a reproduction, `results/paper.json`, from the units on disk."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import carom
+from carom.atomic import atomic_write
+from carom.experiments.run import Unit, oracle_errors
+from carom.experiments.statistics import held_out_median
+
+ORACLE = "oracle.json"
+
+
+def add_oracle(units: Sequence[Unit], folder: Path) -> dict[str, list[float]]:
+    """The oracle's errors on the same recordings, kept beside the units and computed once."""
+    path = folder / ORACLE
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    wanted = {}
+    for unit in units:
+        key = f"{unit.experiment_name}.{unit.protocol}"
+        # Without noise the oracle is the truth; a damped system has a second unknown that it is not given.
+        if unit.experiment.noise > 0 and "ablation" not in key and key not in wanted:
+            if len(known.get(key, [])) != len(unit.seeds):
+                known[key] = oracle_errors(unit.experiment, unit.protocol, unit.seeds)
+                with atomic_write(path) as temporary:
+                    temporary.write_text(json.dumps(known, indent=1) + "\n")
+            wanted[key] = known[key]
+    return wanted
+
+
+def write_results(
+    summaries: Sequence[dict[str, Any]], oracle: dict[str, list[float]], path: Path, *, command: str
+) -> None:
+    """One document with every row, the versions and a hash of the source that made it."""
+    document = {
+        "command": command,
+        "versions": {
+            "carom": carom.__version__,
+            "jax": jax.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "source_sha256": _source_hash(),
+        "devices": sorted({summary["device"] for summary in summaries}),
+        "oracle": {key: [_rounded(value) for value in values] for key, values in oracle.items()},
+        "units": [_condensed(summary) for summary in summaries],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _condensed(summary: dict[str, Any]) -> dict[str, Any]:
+    rows = []
+    for row in summary["rows"]:
+        kept = {key: _rounded(value) for key, value in row.items() if key != "held_out_paper_rmse"}
+        rows.append(
+            kept
+            | {
+                "held_out_median": _rounded(held_out_median(row)),
+            }
+        )
+    return {key: value for key, value in summary.items() if key != "fingerprint"} | {"rows": rows}
+
+
+def _rounded(value: Any) -> Any:
+    """Five digits; null for what is not finite, which JSON cannot hold."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.5g}") if np.isfinite(value) else None
+
+
+def _source_hash() -> str:
+    """A hash of the package's source files, to tell which code made the numbers."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(carom.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
