@@ -12,8 +12,7 @@ truth = carom.systems.BouncingBall()
 recording = carom.simulate(truth, steps=400, step_size=0.02, noise=0.1, truth="scheme", seed=0)
 
 model = carom.models.CDLagrangeNetwork.for_recording(recording, key=jax.random.key(0))
-settings = carom.WindowedSettings(epochs=600, learning_rate=1e-2, schedule="cosine", l2=1e-4, reduction="sum")
-fit = carom.fit(model, recording, settings)
+fit = carom.fit(model, recording)
 
 for height in (10.0, 8.0, 5.0):
     start = carom.State(jnp.full((1, 1), height), jnp.zeros((1, 1)))

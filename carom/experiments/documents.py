@@ -1,7 +1,7 @@
-"""Tables of `results/paper.json` inside Markdown pages: `python -m carom.experiments.documents`, or `make tables`.
+"""Tables of `results/paper.json` inside Markdown pages; `make tables` refreshes them.
 
-A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary` or the name of
-an experiment.
+A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary` or the
+name of an experiment.
 """
 
 import json

@@ -294,7 +294,7 @@ def _optimiser(settings: WindowedSettings, windows: int) -> optax.GradientTransf
 
 
 def _chunks(epochs: int) -> list[tuple[int, int]]:
-    """(epochs before, epochs in) about twenty chunks; of one length, hence one program, where that divides."""
+    """(epochs before, epochs in) about twenty chunks; one length, hence one program, where that divides."""
     size = next((size for size in range(-(-epochs // 20), -(-epochs // 10)) if epochs % size == 0), None)
     size = size or -(-epochs // 20)
     return [(done, min(size, epochs - done)) for done in range(0, epochs, size)]
