@@ -2,7 +2,8 @@
 
 from carom.learning.model_file import load_model, read_notes, save_model
 from carom.learning.run_folder import load_run, new_run_folder, save_run
-from carom.learning.windowed import Fit, Losses, WindowedSettings, fit_many, fit_windowed
+from carom.learning.window_loss import Losses, WindowedSettings
+from carom.learning.windowed import Fit, fit_many, fit_windowed
 
 __all__ = [
     "Fit",

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from carom.errors import InputError
 from carom.integrators import (
     cd_lagrange_step,
     consecutive,
@@ -58,7 +59,7 @@ class AbstractSystem(eqx.Module):
 
     @property
     def reference(self) -> tuple[tuple[float, ...], ...]:
-        """Where the bodies of a pair meet, for the projection "reference_point"; none by default."""
+        """Where the bodies of a pair meet, for the projection "reference_point"; 0 by default."""
         return ((0.0,) * self.geometry.dimension,) * self.geometry.bodies
 
     @abstractmethod
@@ -128,6 +129,8 @@ class AbstractSystem(eqx.Module):
 
     def constraint_exact(self, start: State, *, steps: int, step_size: float) -> Trajectory:
         """The motion by velocity Verlet with impacts at their instants inside the step, in float64."""
+        if self.damping != 0:
+            raise InputError("The constraint-exact step knows no damping; use `exact` or `scheme`.")
         with jax.enable_x64(True):
             states, contact = _constraint_exact(
                 _traced(self), _float64(start), steps, jnp.asarray(step_size, float)

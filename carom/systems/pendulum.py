@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from carom.errors import InputError
 from carom.mechanics import ContactGeometry, Wall
 from carom.systems.base import AbstractSystem
 from carom.systems.exact import smooth_trajectory
@@ -56,6 +57,8 @@ class Pendulum(AbstractSystem):
             np.ravel(start.velocity).astype(float),
             times,
         )
+        if q.min() < -np.pi:
+            raise InputError("This swing reaches the stop at the top, q = −π; start with less energy.")
         return Trajectory(
             np.asarray(times, float), q[..., None], v[..., None], np.zeros((len(times), 1), bool)
         )

@@ -11,7 +11,8 @@ import pytest
 from carom.data import Recording, Run, cut_windows, simulate
 from carom.errors import InputError
 from carom.learning import WindowedSettings, fit_many, fit_windowed
-from carom.learning.windowed import _as_batch, _minibatches, window_losses
+from carom.learning.window_loss import window_batch, window_losses
+from carom.learning.windowed import _minibatches
 from carom.mechanics import Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, ResNet
 from carom.systems import BouncingBall, NewtonsCradle
@@ -55,7 +56,7 @@ def test_loss_equals_the_formula(ball, reduction, inputs):
         model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
         settings = WindowedSettings(reduction=reduction, contact_inputs=inputs, l2=0.01)
         windows = cut_windows(ball, horizon=10)
-        losses = window_losses(model, _as_batch(model, windows, settings, ball), settings)
+        losses = window_losses(model, window_batch(model, ball, settings), settings)
         reduce = np.mean if reduction == "mean" else np.sum
         assert windows.touch.any()
         for index in (0, 62, 66, 70, 100, len(windows.position) - 1):
@@ -87,7 +88,7 @@ def test_first_step_of_adam(ball):
     settings = WindowedSettings(epochs=1, batch_size=10_000, learning_rate=1e-3, l2=1e-3)
     model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
     fit = fit_windowed(model, ball, settings)
-    batch = _as_batch(model, cut_windows(ball, horizon=10), settings, ball)
+    batch = window_batch(model, ball, settings)
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
 
     def loss(parameters):
