@@ -1,7 +1,7 @@
-"""Tables of `results/paper.json` inside Markdown pages; `make tables` refreshes them.
+"""Tables of committed results inside Markdown pages; `make tables` refreshes them.
 
-A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary` or the
-name of an experiment.
+A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary`, the name
+of an experiment, or `speed` for the benchmark.
 """
 
 import json
@@ -13,23 +13,41 @@ from carom.atomic import atomic_write
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
 
 RESULTS = Path("results/paper.json")
+SPEED = Path("benchmarks/results/speed.json")
 PAGES = (Path("README.md"), Path("docs/reproduction.md"))
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
-def refreshed(text: str, document: dict[str, Any]) -> str:
+def refreshed(text: str, paper: dict[str, Any], speed: dict[str, Any]) -> str:
     """A page with every marked table made anew."""
     for name in _MARKER.findall(text):
-        table = summary_markdown(document) if name == "summary" else experiment_markdown(document, name)
+        if name == "speed":
+            table = speed_markdown(speed)
+        else:
+            table = summary_markdown(paper) if name == "summary" else experiment_markdown(paper, name)
         text = replace_between(text, name, table)
     return text
 
 
+def speed_markdown(speed: dict[str, Any]) -> str:
+    """Training steps per CPU-second beside those of the published code."""
+    lines = [
+        "| case | steps per CPU-second | published code | ratio to its highest |",
+        "|:---|---:|---:|---:|",
+    ]
+    for row in speed["training"]:
+        lowest, highest = row["reference"]
+        reference = "" if lowest is None else str(lowest) if lowest == highest else f"{lowest}–{highest}"
+        ratio = "" if lowest is None else f"{row['ratio_to_highest']:.1f}×"
+        lines.append(f"| {row['case']} | {row['steps_per_cpu_second']:.0f} | {reference} | {ratio} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Refresh the tables of all pages, from the root of the repository."""
-    document = json.loads(RESULTS.read_text())
+    paper, speed = (json.loads(path.read_text()) for path in (RESULTS, SPEED))
     for page in PAGES:
-        text = refreshed(page.read_text(), document)
+        text = refreshed(page.read_text(), paper, speed)
         with atomic_write(page) as temporary:
             temporary.write_text(text)
 
