@@ -11,7 +11,7 @@ Example:
 """
 
 from carom import data, evaluation, integrators, learning, mechanics, models, systems
-from carom.compilation import enable_compilation_cache
+from carom.compilation import enable_compilation_cache, multiply_in_full_precision
 from carom.data import (
     Recording,
     read_recording,
@@ -30,6 +30,7 @@ from carom.types import State
 __version__ = "0.2.0"
 
 enable_compilation_cache()
+multiply_in_full_precision()
 
 __all__ = [
     "Fit",

@@ -13,11 +13,12 @@ from carom.experiments.ablations import ABLATIONS
 from carom.experiments.animation import write_animations
 from carom.experiments.figures import write_figures
 from carom.experiments.formatting import mean_and_error, spread_mean
-from carom.experiments.paper import PROTOCOLS, find_experiments
+from carom.experiments.paper import PROTOCOLS, REPORTED_SEED, find_experiments
 from carom.experiments.report import write_report
 from carom.experiments.results import add_oracle, write_results
 from carom.experiments.run import plan, run_units
 from carom.experiments.statistics import score
+from carom.experiments.workers import available_cores
 
 
 def reproduce(
@@ -26,7 +27,8 @@ def reproduce(
     *,
     out: Path = Path("reproduction"),
     runs: int = 5,
-    first_seed: int = 0,
+    first_seed: int = REPORTED_SEED,
+    workers: int | None = None,
     protocol: Literal["text", "published", "both"] = "both",
     ablations: bool = False,
     quick: bool = False,
@@ -43,7 +45,8 @@ def reproduce(
         names: Experiments, by the beginning of their names (pendulum, ball, cradle, …); all by default.
         out: Folder for units, figures, paper.json and the page.
         runs: Seeds per model, trained together.
-        first_seed: The first of them; numbers to report use 0, tuning uses 100.
+        first_seed: The first of them; numbers to report use 200, tuning uses 100.
+        workers: Processes to share the work; as many as there are cores, but at most 8, by default.
         protocol: What the paper's text says, what the authors' code does, or both.
         ablations: Also run the ablations (under the published protocol).
         quick: Two per cent of the epochs, to see that everything works.
@@ -51,6 +54,9 @@ def reproduce(
         json: Print one JSON object instead of a table.
     """
     require_range("--runs", runs, 1, 1000)
+    if workers is None:
+        workers = min(8, available_cores())
+    require_range("--workers", workers, 1, 64)
     require_seed(seed)
     require_seed(first_seed, "--first-seed")
     require_seed(first_seed + seed + runs - 1, "The last seed")
@@ -69,12 +75,12 @@ def reproduce(
         raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
     started = time.monotonic()
     with progress("reproducing") as tell:
-        summaries = list(run_units(units, folder, progress=lambda _, share: tell(share)))
-    oracle = add_oracle(units, folder)
+        summaries = run_units(units, folder, workers=workers, progress=tell)
+    with progress("asking the oracle") as tell:
+        oracle = add_oracle(units, folder, workers=workers, progress=tell)
     options = [f"--runs {runs}", f"--protocol {protocol}"]
-    options += (
-        [f"--first-seed {seeds[0]}"] * (seeds[0] != 0) + ["--ablations"] * ablations + ["--quick"] * quick
-    )
+    options += [f"--first-seed {seeds[0]}"] * (seeds[0] != REPORTED_SEED)
+    options += ["--ablations"] * ablations + ["--quick"] * quick
     command = " ".join(["carom reproduce", *names, *options])
     write_results(summaries, oracle, out / "paper.json", command=command)
     figures = out / "figures"

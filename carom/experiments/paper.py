@@ -17,6 +17,9 @@ from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle, Pendulum
 
 Protocol = Literal["text", "published"]
 PROTOCOLS: tuple[Protocol, ...] = ("text", "published")
+REPORTED_SEED = 200
+"""The first seed of reported numbers. Tuning used 100 to 119; 0 to 19 were looked at while the text's open
+points were being settled, so they are no longer untouched."""
 POINTS = 10
 """Points per trajectory of the text: a start state and nine targets."""
 

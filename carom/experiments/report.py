@@ -10,6 +10,7 @@ from carom.experiments.figures import ABLATIONS_NAME
 from carom.experiments.formatting import number
 from carom.experiments.page import figure_html, page, table_html
 from carom.experiments.paper import Protocol
+from carom.experiments.remarks import REMARKS
 from carom.experiments.statistics import Score, orders, without_touch
 from carom.experiments.units import KNOWN, FinishedUnit, load_oracle, load_units
 
@@ -62,6 +63,7 @@ def write_report(units_folder: Path, figures_folder: Path, out_path: Path, *, co
         chosen = [score for score in scores if score.experiment == name]
         parts.append(f'<h2 id="{escape(name)}">{escape(_heading(chosen[0]))}</h2>')
         parts.append(table_html(experiment_table(scores, oracle, name)))
+        parts += [f"<p>{escape(remark)}</p>" for remark in REMARKS.get(name, ())]
         parts += _pictures(chosen, figures_folder)
     ablations = figures_folder / f"{ABLATIONS_NAME}.png"
     if any(score.is_ablation for score in scores) and ablations.exists():

@@ -4,6 +4,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,35 @@ import carom
 from carom.atomic import atomic_write
 from carom.experiments.run import Unit, oracle_errors
 from carom.experiments.statistics import held_out_median
+from carom.experiments.units import ORACLE_FILE
+from carom.experiments.workers import Task, Tell, run_tasks
 
-ORACLE = "oracle.json"
 
-
-def add_oracle(units: Sequence[Unit], folder: Path) -> dict[str, list[float]]:
+def add_oracle(
+    units: Sequence[Unit], folder: Path, *, workers: int = 1, progress: Tell | None = None
+) -> dict[str, list[float]]:
     """The oracle's errors on the same recordings, kept beside the units and computed once."""
-    path = folder / ORACLE
+    path = folder / ORACLE_FILE
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    wanted = {}
-    for unit in units:
-        key = f"{unit.experiment_name}.{unit.protocol}"
-        # Without noise the oracle is the truth; a damped system has a second unknown that it is not given.
-        if unit.experiment.noise > 0 and "ablation" not in key and key not in wanted:
-            if len(known.get(key, [])) != len(unit.seeds):
-                known[key] = oracle_errors(unit.experiment, unit.protocol, unit.seeds)
-                with atomic_write(path) as temporary:
-                    temporary.write_text(json.dumps(known, indent=1) + "\n")
-            wanted[key] = known[key]
-    return wanted
+    # Without noise the oracle is the truth, and an ablation has the recordings of its experiment.
+    wanted = {
+        f"{unit.experiment_name}.{unit.protocol}": unit
+        for unit in units
+        if unit.experiment.noise > 0 and "ablation" not in unit.experiment_name
+    }
+    missing = {
+        key: unit for key, unit in wanted.items() if known.get(key, {}).get("seeds") != list(unit.seeds)
+    }
+    tasks = [
+        Task(partial(oracle_errors, unit.experiment, unit.protocol, unit.seeds), len(unit.seeds))
+        for unit in missing.values()
+    ]
+    found = run_tasks(tasks, workers=workers, progress=progress)
+    for (key, unit), errors in zip(missing.items(), found, strict=True):
+        known[key] = {"seeds": list(unit.seeds), "errors": errors}
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(known, indent=1) + "\n")
+    return {key: known[key]["errors"] for key in wanted}
 
 
 def write_results(

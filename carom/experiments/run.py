@@ -3,8 +3,9 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from carom.data.recording import run_from_trajectory
 from carom.evaluation import contact_score, fit_oracle, paper_rmse, position_rmse, velocity_rmse
 from carom.experiments.paper import Experiment, Protocol
 from carom.experiments.published import published_motion
+from carom.experiments.workers import Task, Tell, run_tasks
 from carom.learning import fit_many
 from carom.mechanics import Scene
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, VariationalIntegratorNetwork, forecast
@@ -50,10 +52,15 @@ class Unit:
 
     @property
     def gradient_steps(self) -> int:
-        """Work to do, for the estimate of the time left."""
+        """Updates of the weights, of all seeds together."""
         settings = self.experiment.settings(self.protocol, self.model_name)
         windows = (self.experiment.samples(self.protocol) - settings.horizon - 1) // settings.stride + 1
         return settings.epochs * -(-windows // settings.batch_size) * len(self.seeds)
+
+    @property
+    def cost(self) -> float:
+        """Work to do, for the order of tasks and the estimate of the time left."""
+        return self.gradient_steps * self.experiment.settings(self.protocol, self.model_name).horizon
 
     def shortened(self, share: float) -> "Unit":
         """The same with a share of the epochs."""
@@ -84,22 +91,15 @@ def plan(
 
 
 def run_units(
-    units: Sequence[Unit], folder: Path, *, progress: Callable[[str, float], None] | None = None
-) -> Iterator[dict[str, Any]]:
-    """Run what is not yet in `folder` and yield the summary of every unit; a killed run continues here."""
-    total, done = sum(unit.gradient_steps for unit in units), 0
-    for unit in units:
-        summary = _finished(unit, folder)
-        if summary is None:
-            base = done
-
-            def tell(share: float, unit: Unit = unit, base: int = base) -> None:
-                if progress is not None:
-                    progress(unit.label, (base + share * unit.gradient_steps) / total)
-
-            summary = _run_unit(unit, folder, tell)
-        done += unit.gradient_steps
-        yield summary
+    units: Sequence[Unit], folder: Path, *, workers: int = 1, progress: Tell | None = None
+) -> list[dict[str, Any]]:
+    """Run what is not yet in `folder` and give the summary of every unit; a killed run continues here."""
+    summaries = [_finished(unit, folder) for unit in units]
+    missing = [index for index, summary in enumerate(summaries) if summary is None]
+    tasks = [Task(partial(_run_unit, units[index], folder), units[index].cost) for index in missing]
+    for index, summary in zip(missing, run_tasks(tasks, workers=workers, progress=progress), strict=True):
+        summaries[index] = summary
+    return [summary for summary in summaries if summary is not None]
 
 
 def record(experiment: Experiment, protocol: Protocol, seed: int) -> tuple[Recording, Trajectory]:
@@ -136,7 +136,7 @@ def _motion(experiment: Experiment, protocol: Protocol, system: AbstractSystem, 
     )
 
 
-def _run_unit(unit: Unit, folder: Path, tell: Callable[[float], None]) -> dict[str, Any]:
+def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
     experiment, protocol, name = unit.experiment, unit.protocol, unit.model_name
     trained = experiment.trained[name]
     settings, options = experiment.settings(protocol, name), experiment.options(protocol, name)
@@ -281,7 +281,9 @@ def _illustration(
     }
 
 
-def oracle_errors(experiment: Experiment, protocol: Protocol, seeds: Sequence[int]) -> list[float]:
+def oracle_errors(
+    experiment: Experiment, protocol: Protocol, seeds: Sequence[int], tell: Tell
+) -> list[float]:
     """The error of the true equations with gravity fitted to each seed's recording."""
     system, start = experiment.system, experiment.system.start
 
@@ -289,7 +291,8 @@ def oracle_errors(experiment: Experiment, protocol: Protocol, seeds: Sequence[in
         return _motion(experiment, protocol, candidate, start)
 
     errors = []
-    for seed in seeds:
+    for done, seed in enumerate(seeds):
+        tell(done / len(seeds))
         recording, truth = record(experiment, protocol, seed)
         fit = fit_oracle(system, recording, bounds={"gravity": (9.0, 10.6)}, solve=solve)
         errors.append(paper_rmse(_motion(experiment, protocol, fit.system, start), truth))

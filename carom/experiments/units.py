@@ -107,8 +107,8 @@ def load_oracle(folder: Path) -> dict[str, list[float]]:
     if not path.exists():
         return {}
     try:
-        return {name: [float(error) for error in errors] for name, errors in _read(path).items()}
-    except (AttributeError, TypeError, ValueError) as error:
+        return {name: [float(error) for error in kept["errors"]] for name, kept in _read(path).items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, error) from error
 
 
