@@ -21,13 +21,23 @@ from carom.data import (
     write_system_file,
 )
 from carom.errors import InputError
-from carom.learning import Fit, WindowedSettings, fit_many, load_model, save_model
-from carom.learning import fit_windowed as fit
+from carom.learning import (
+    Fit,
+    LatentFit,
+    LatentSettings,
+    Learned,
+    TouchSensor,
+    WindowedSettings,
+    fit,
+    fit_many,
+    load_model,
+    save_model,
+)
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import forecast
 from carom.types import State
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 enable_compilation_cache()
 multiply_in_full_precision()
@@ -35,10 +45,14 @@ multiply_in_full_precision()
 __all__ = [
     "Fit",
     "InputError",
+    "LatentFit",
+    "LatentSettings",
+    "Learned",
     "Pair",
     "Recording",
     "Scene",
     "State",
+    "TouchSensor",
     "Wall",
     "WindowedSettings",
     "__version__",

@@ -1,6 +1,7 @@
-"""`carom fit`: a model of a recording, by the paper's recipe."""
+"""`carom fit`: a model of a recording."""
 
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,15 +10,33 @@ import tyro
 
 from carom.cli.arguments import require_range, require_seed
 from carom.cli.output import print_json, print_table, progress
-from carom.data import read_recording, read_system_file
+from carom.data import Recording, read_recording, read_system_file
 from carom.data.files.input_file import require_file
+from carom.data.files.system_file import Learn
 from carom.data.files.tables import MAXIMUM_BYTES
 from carom.errors import InputError
 from carom.evaluation import paper_rmse
-from carom.learning import WindowedSettings, fit_windowed, new_run_folder, save_run
+from carom.learning import (
+    LatentSettings,
+    Learned,
+    Parameter,
+    WindowedSettings,
+    fit_latent,
+    fit_windowed,
+    new_run_folder,
+    save_run,
+)
 from carom.models import MODELS
 from carom.models import forecast as forecast_model
+from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
+
+
+@dataclass(frozen=True)
+class PaperSettings(WindowedSettings):
+    """The paper's recipe on the command line, where `--touch` serves both recipes."""
+
+    touch: tyro.conf.Suppress[Literal["observed", "none"]] = "observed"  # pyright: ignore
 
 
 def fit(
@@ -26,31 +45,45 @@ def fit(
     *,
     out: Path,
     system: Path | None = None,
+    recipe: Literal["carom", "paper"] = "carom",
+    touch: Literal["observed", "inferred", "imperfect", "none"] | None = None,
+    learn: tuple[Literal["restitution", "restitution-speed", "gap", "masses", "damping"], ...] | None = None,
+    field: Field = "shared",
     model: Literal["cd-lagrange", "vin", "resnet", "contact-resnet"] = "cd-lagrange",
     scheme: Scheme = "velocity_verlet",
-    hidden: int = 500,
-    settings: Annotated[WindowedSettings, tyro.conf.OmitArgPrefixes] = WindowedSettings(),  # noqa: B008
+    hidden: int | None = None,
+    settings: Annotated[PaperSettings, tyro.conf.OmitArgPrefixes] = PaperSettings(),  # noqa: B008
     overwrite: bool = False,
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Train a model on a recording by the paper's recipe and write a run folder.
+    """Fit a model to a recording and write a run folder.
 
-    Example: carom fit ball.csv --out runs/ball
+    Example: carom fit ball.csv --touch inferred --out runs/ball
+
+    The recipe carom estimates states, contacts, noise and physical parameters together, and says how well
+    each is known. The recipe paper trains a network by gradient descent on short windows; the options below
+    --model are for it.
 
     Args:
         recording: What was measured: .csv, .parquet or .npz.
         out: The run folder: model.safetensors, history.jsonl and run.json.
         system: The system file, by default the .toml beside the recording.
-        model: What is trained.
+        recipe: How the model is found.
+        touch: What the touch columns mean: perfect readings, readings with errors, or nothing (inferred, the
+            default of the recipe carom). The recipe paper knows observed, its default, and none.
+        learn: Physical parameters to estimate, instead of those that the system file names.
+        field: Whether all bodies move in one field and act on each other by contact alone, or not.
+        model: What is trained by the recipe paper.
         scheme: The integrator of the model vin; stormer_verlet needs positions alone.
-        hidden: Units in the hidden layer of the potential or of the residual network.
-        settings: The recipe's hyperparameters.
+        hidden: Units in the hidden layer: 32 in the recipe carom, 500 in the recipe paper by default.
+        settings: The hyperparameters of the recipe paper.
         overwrite: Replace what is in the run folder.
         seed: Seed of the start weights and of the order of minibatches.
         json: Print one JSON object instead of a table.
     """
     require_seed(seed)
+    hidden = hidden if hidden is not None else 32 if recipe == "carom" else 500
     require_range("--hidden", hidden, 1, 100_000)
     if model != "vin" and scheme != "velocity_verlet":
         raise InputError(f"--scheme {scheme}: only the model vin has it; add --model vin.")
@@ -64,6 +97,28 @@ def fit(
     data = read_recording(
         recording, columns=description.columns, scene=description.scene, step_size=description.step_size
     )
+    if recipe == "carom":
+        if model != "cd-lagrange":
+            raise InputError(f"--model {model} needs the paper's recipe; add --recipe paper.")
+        if settings != PaperSettings():
+            raise InputError(
+                "Options of the paper's recipe were given; add --recipe paper, or leave them out."
+            )
+        if touch == "none":
+            raise InputError("--touch none: the recipe carom has --touch inferred for that.")
+        require_range("--hidden", hidden, 1, 256)
+        chosen = LatentSettings(
+            touch=touch or "inferred", learned=_learned(description.learn, learn), field=field, hidden=hidden
+        )
+        _fit_latent(recording, data, chosen, out, overwrite=overwrite, seed=seed, json=json)
+        return
+    if touch in ("inferred", "imperfect"):
+        raise InputError(f"--touch {touch}: the paper's recipe knows observed and none.")
+    if field != "shared":
+        raise InputError("--field: only the recipe carom has it.")
+    if learn is not None:
+        raise InputError("--learn: the paper's recipe takes this from the system file's table [learn].")
+    settings = replace(settings, touch=touch or "observed")
     options: dict[str, Any] = {"hidden": hidden}
     if model == "cd-lagrange":
         options |= {"learn_inertia": description.learn.masses, "learn_damping": description.learn.damping}
@@ -97,3 +152,73 @@ def fit(
     print_table(f"{model} on {recording}", ("", "value"), [*rows, ("seconds", seconds)])
     start = "" if data.has_velocity else " --start <positions,velocities>"
     print(f"Written to {out}. Forecast with: carom forecast {out}{start} --out forecast.csv")
+
+
+def _learned(stated: Learn, chosen: tuple[str, ...] | None) -> Learned:
+    """What to estimate: as on the command line, else as in the system file."""
+    if chosen is None:
+        return Learned(
+            restitution=stated.restitution, gap=stated.gap, masses=stated.masses, damping=stated.damping
+        )
+    speed, constant = "restitution-speed" in chosen, "restitution" in chosen
+    return Learned(
+        restitution="speed" if speed else "constant" if constant else "fixed",
+        gap="gap" in chosen,
+        masses="masses" in chosen,
+        damping="damping" in chosen,
+    )
+
+
+def _fit_latent(
+    path: Path,
+    data: Recording,
+    settings: LatentSettings,
+    out: Path,
+    *,
+    overwrite: bool,
+    seed: int,
+    json: bool,
+) -> None:
+    with new_run_folder(out, overwrite=overwrite) as folder:
+        result = fit_latent(data, settings, seed=seed)
+        if result.failed:
+            raise InputError(
+                f"{path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise of "
+                "the data; check the candidate contacts in the system file, or try another --seed."
+            )
+        save_run(result, folder, recording=data, recording_path=path, seed=seed)
+    found = [int(impacts.chosen.sum()) for impacts in result.impacts]
+    if json:
+        print_json(
+            {
+                "run": str(out),
+                "model": "impact",
+                "scheme": result.model.scheme,
+                "parameters": {p.name: [p.value, p.standard_error] for p in result.parameters},
+                "noise": list(result.noise),
+                "impacts": found,
+                "misfit": list(result.misfit.messages),
+                "seconds": result.seconds,
+            }
+        )
+        return
+    rows: list[tuple[str, object]] = [
+        ("runs, samples", f"{len(data.runs)}, {data.samples}"),
+        ("impacts found", sum(found)),
+        ("noise of positions", result.noise[0]),
+    ]
+    if data.has_velocity:
+        rows.append(("noise of velocities", result.noise[1]))
+    rows += [(p.name, _value(p)) for p in result.parameters]
+    print_table(f"{path}: {result.model.scheme} step", ("", "value"), [*rows, ("seconds", result.seconds)])
+    for message in result.misfit.messages:
+        print(f"Note: {message}")
+    print(f"Written to {out}. Forecast with: carom forecast {out} --out forecast.csv")
+
+
+def _value(parameter: Parameter) -> str:
+    if parameter.value is None or parameter.standard_error is None:
+        return "not determined"
+    if parameter.high == 1.0 and parameter.low is not None and parameter.name.startswith("restitution"):
+        return f"{parameter.value:.4g} (at least {parameter.low:.4g})"
+    return f"{parameter.value:.4g} ± {parameter.standard_error:.2g}"

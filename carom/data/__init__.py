@@ -9,7 +9,7 @@ from carom.data.files import (
     write_recording,
     write_system_file,
 )
-from carom.data.noise import add_noise
+from carom.data.noise import add_noise, disturb_touch
 from carom.data.recording import Recording, Run
 from carom.data.simulate import Truth, simulate
 from carom.data.windows import Windows, cut_windows
@@ -24,6 +24,7 @@ __all__ = [
     "Windows",
     "add_noise",
     "cut_windows",
+    "disturb_touch",
     "read_recording",
     "read_system_file",
     "simulate",

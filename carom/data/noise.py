@@ -25,3 +25,27 @@ def add_noise(recording: Recording, standard_deviation: float, *, seed: int) -> 
         return replace(run, position=position, velocity=velocity)
 
     return replace(recording, runs=tuple(disturb(run) for run in recording.runs))
+
+
+def disturb_touch(recording: Recording, *, missed: float, false: float, shift: int, seed: int) -> Recording:
+    """What an imperfect touch sensor would have read.
+
+    Arguments:
+        missed: share of touches that it does not report.
+        false: share of other samples at which it reports one.
+        shift: every report comes up to this many samples early or late, each equally likely.
+        seed: of the disturbance.
+    """
+    generator = np.random.default_rng(seed)
+
+    def disturb(run: Run) -> Run:
+        if run.touch is None:
+            raise InputError("A recording without touch readings has none to disturb.")
+        reading = generator.random(run.touch.shape) < false
+        for sample, body in np.argwhere(run.touch):
+            if generator.random() >= missed:
+                place = sample + generator.integers(-shift, shift + 1)
+                reading[np.clip(place, 0, len(run) - 1), body] = True
+        return replace(run, touch=reading)
+
+    return replace(recording, runs=tuple(disturb(run) for run in recording.runs))

@@ -58,7 +58,7 @@ def write_results(
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "source_sha256": _source_hash(),
+        "source_sha256": source_hash(),
         "devices": sorted({summary["device"] for summary in summaries}),
         "oracle": {key: [_rounded(value) for value in values] for key, values in oracle.items()},
         "units": [_condensed(summary) for summary in summaries],
@@ -88,7 +88,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if np.isfinite(value) else None
 
 
-def _source_hash() -> str:
+def source_hash() -> str:
     """A hash of the package's source files, to tell which code made the numbers."""
     digest = hashlib.sha256()
     for path in sorted(Path(carom.__file__).parent.rglob("*.py")):

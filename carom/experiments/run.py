@@ -1,6 +1,5 @@
 """Running the paper's experiments: all seeds of a model train together, and what is finished is kept."""
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -19,13 +18,14 @@ from carom.atomic import atomic_write
 from carom.data import Recording, add_noise
 from carom.data.recording import run_from_trajectory
 from carom.evaluation import contact_score, fit_oracle, paper_rmse, position_rmse, velocity_rmse
+from carom.experiments.fingerprint import fingerprint
 from carom.experiments.paper import Experiment, Protocol
 from carom.experiments.published import published_motion
 from carom.experiments.workers import Task, Tell, run_tasks
 from carom.learning import fit_many
 from carom.mechanics import Scene
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, VariationalIntegratorNetwork, forecast
-from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle
+from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle
 from carom.types import State, Trajectory
 
 HELD_OUT_STARTS = 50
@@ -74,8 +74,7 @@ class Unit:
         """Changes with everything that the result depends on."""
         settings = self.experiment.settings(self.protocol, self.model_name)
         options = self.experiment.options(self.protocol, self.model_name)
-        described = repr((self.experiment, self.protocol, self.model_name, self.seeds, settings, options))
-        return hashlib.sha256(f"{carom.__version__} {described}".encode()).hexdigest()
+        return fingerprint(self.experiment, self.protocol, self.model_name, self.seeds, settings, options)
 
 
 def plan(
@@ -113,7 +112,9 @@ def record(experiment: Experiment, protocol: Protocol, seed: int) -> tuple[Recor
 def held_out_starts(system: AbstractSystem, count: int = HELD_OUT_STARTS) -> list[State]:
     """Start states that no recording starts from, inside the range of energies that recordings visit."""
     generator = np.random.default_rng(2021)
-    if isinstance(system, BouncingBall):
+    if isinstance(system, BentBall):
+        positions, velocities = generator.uniform(2, 5, (count, 1)), generator.uniform(-1, 1, (count, 1))
+    elif isinstance(system, BouncingBall):
         positions, velocities = generator.uniform(4, 9.5, (count, 1)), generator.uniform(-2, 2, (count, 1))
     elif isinstance(system, NewtonsCradle):
         positions, velocities = np.zeros((count, 2)), np.zeros((count, 2))
@@ -124,6 +125,22 @@ def held_out_starts(system: AbstractSystem, count: int = HELD_OUT_STARTS) -> lis
         State(jnp.asarray(q[:, None], jnp.float32), jnp.asarray(v[:, None], jnp.float32))
         for q, v in zip(positions, velocities, strict=True)
     ]
+
+
+def held_out_forecasts(
+    model: AbstractModel, starts: Sequence[State], motions: Sequence[Trajectory]
+) -> tuple[list[float], int]:
+    """Errors from held-out starts, and the impacts there that come at a wrong sample, or not, or unasked."""
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
+    predicted = _forecasts(model, stacked, len(motions[0].time) - 1)
+    errors, wrong = [], 0
+    for index, motion in enumerate(motions):
+        one = jax.tree.map(lambda x, i=index: x[i], predicted)
+        errors.append(paper_rmse(one, motion, velocities=model.predicts_velocity))
+        if motion.contact.shape[1] and one.contact.shape[1]:
+            score = contact_score(np.asarray(one.contact[:, 0]) > 0.5, motion.contact[:, 0])
+            wrong += score.mistimed + score.missed + score.spurious
+    return errors, wrong
 
 
 def _motion(experiment: Experiment, protocol: Protocol, system: AbstractSystem, start: State) -> Trajectory:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from carom.integrators.base import Detect, Force, Impulse, Project
-from carom.mechanics import AbstractInertia, ContactGeometry, generalised_impulse, restitution_impulse
+from carom.mechanics import AbstractInertia, Surfaces, generalised_impulse, restitution_impulse
 from carom.types import PerContact, Scalar, State
 
 
@@ -32,7 +32,7 @@ def cd_lagrange_step(
     *,
     inertia: AbstractInertia,
     force: Force,
-    geometry: ContactGeometry,
+    geometry: Surfaces,
     detect: Detect,
     impulse: Impulse,
     project: Project,
@@ -66,7 +66,7 @@ def to_sample_grid(
     after: State,
     *,
     inertia: AbstractInertia,
-    geometry: ContactGeometry,
+    geometry: Surfaces,
     touching: PerContact,
 ) -> State:
     """Half kick back at the end of a step: v_n = V_{n+1/2} − ½ (V_{n+1/2} − V_{n−1/2}).

@@ -4,19 +4,24 @@ Inside a step the path is that of velocity Verlet, q(τ) = q + τ v + ½τ² a. 
 the contact time solves g(q(t_c)) = 0; the derivative of t_c follows from the implicit function theorem, so
 that derivatives through an impact are those of the saltation matrix. Contacts are taken one at a time, the
 earliest first.
+
+A schedule may say of each contact that it happens in this step, or that it does not. A scheduled impact takes
+place where the path meets the surface even if that lies a little before or after the step, so that the motion
+is a smooth function of its parameters as long as the schedule stays the same.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from carom.integrators.base import ConservativeForce
 from carom.mechanics import (
     AbstractInertia,
-    ContactGeometry,
+    Surfaces,
     complementary_impulse,
     contact_compliance,
     contact_rate,
@@ -34,12 +39,38 @@ class ImpactReport(NamedTuple):
     """More impacts than `max_impacts` were due; the last contact was brought to rest."""
     grazing: Bool[Array, ""]
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
+    instant: PerContact
+    """When each scheduled impact took place, as a share of the step; ½ for the other contacts."""
+
+
+RestitutionLaw = Callable[[PerContact], PerContact]
+DECIDED_BY_GAP, SCHEDULED, EXCLUDED = 0, 1, -1
+"""What a schedule says of a contact in a step."""
+Schedule = Int[Array, "contacts"]
+
+
+class _Mechanics(NamedTuple):
+    """What does not change within a step."""
+
+    inertia: AbstractInertia
+    force: ConservativeForce
+    geometry: Surfaces
+    restitution: RestitutionLaw
+    grazing_speed: float
+    rest_speed: float
+
+    def acceleration(self, position: Coordinates) -> Coordinates:
+        """M⁻¹F, what moves the bodies where no surface holds them."""
+        return self.inertia.solve(self.force(position))
 
 
 class _Progress(NamedTuple):
     state: State
+    acceleration: Coordinates
+    """M⁻¹F at the state's position."""
     remaining: Float[Array, ""]
     resting: Bool[Array, "contacts"]
+    schedule: Schedule
     report: ImpactReport
 
 
@@ -49,20 +80,23 @@ def time_of_impact_step(
     *,
     inertia: AbstractInertia,
     force: ConservativeForce,
-    geometry: ContactGeometry,
-    restitution: PerContact,
+    geometry: Surfaces,
+    restitution: PerContact | RestitutionLaw,
     max_impacts: int = 8,
     grazing_speed: float = 1e-3,
     rest_speed: float = 1e-9,
+    schedule: Schedule | None = None,
 ) -> tuple[State, ImpactReport]:
     """Advance a state on the sample grid by one step, exactly through its impacts.
 
     Arguments:
+        restitution: e of every contact, or a law that gives it from the rates of the gaps just before.
         max_impacts: impacts resolved within one step. A ball that bounces ever faster (e < 1) exceeds any
             number; it then comes to rest on the surface, and the report says `exhausted`.
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
         rest_speed: a contact that separates more slowly than this stays closed; pressed with a greater
             acceleration than this it counts as touching, less does not (two balls that hang side by side).
+        schedule: contacts that are decided; by default the gap decides all.
     """
     quiet = jnp.zeros((len(geometry.candidates),), bool)
     never = jnp.zeros((), bool)
@@ -70,189 +104,235 @@ def time_of_impact_step(
     rate = contact_rate(jacobian, state.velocity)
     # A step that starts on a surface, at rest there, keeps the contact closed from the first instant.
     resting = (jnp.abs(gap) <= _gap_tolerance(state)) & (jnp.abs(rate) <= rest_speed)
-    progress = _Progress(state, jnp.asarray(step_size, gap.dtype), resting, ImpactReport(quiet, never, never))
+    if schedule is None:
+        schedule = jnp.zeros(quiet.shape, int)
+    resting = resting & (schedule == DECIDED_BY_GAP)
+    law = restitution if callable(restitution) else lambda rate: restitution
+    mechanics = _Mechanics(inertia, force, geometry, law, grazing_speed, rest_speed)
+    progress = _Progress(
+        state,
+        mechanics.acceleration(state.position),
+        jnp.asarray(step_size, gap.dtype),
+        resting,
+        schedule,
+        ImpactReport(quiet, never, never, jnp.full(gap.shape, 0.5, gap.dtype)),
+    )
 
     def advance(progress: _Progress, index: Array) -> tuple[_Progress, None]:
-        last = index == max_impacts
-        return _advance_to_impact(
-            progress,
-            last,
-            inertia=inertia,
-            force=force,
-            geometry=geometry,
-            restitution=restitution,
-            grazing_speed=grazing_speed,
-            rest_speed=rest_speed,
-        ), None
+        return _advance_to_impact(mechanics, progress, step_size, index >= max_impacts), None
 
-    progress, _ = lax.scan(advance, progress, jnp.arange(max_impacts + 1))
-    return _spend_the_rest(progress, inertia=inertia, force=force, geometry=geometry)
+    # Beyond the bound impacts are plastic. A body that rests on one surface may still slide to another.
+    plastic = min(len(quiet), 4) if geometry.coupled else 1
+    progress, _ = lax.scan(advance, progress, jnp.arange(max_impacts + plastic))
+    return _spend_the_rest(mechanics, progress)
 
 
 def _gap_tolerance(state: State) -> Float[Array, ""]:
     return 64 * jnp.finfo(state.position.dtype).eps * (1 + jnp.max(jnp.abs(state.position)))
 
 
-def _acceleration(
+def _held(
+    mechanics: _Mechanics,
     position: Coordinates,
+    acceleration: Coordinates,
     resting: Bool[Array, "contacts"],
-    *,
-    inertia: AbstractInertia,
-    force: ConservativeForce,
-    geometry: ContactGeometry,
 ) -> tuple[Coordinates, PerContact]:
-    """M⁻¹F with what presses into resting contacts cancelled by their surfaces, and the pull on every gap.
+    """The acceleration with what presses into resting contacts cancelled, and the pull on every gap.
 
     The pull is what would accelerate the gap if that contact alone let go: the forces, and the reactions of
     the other contacts (a ball that lies on a ball that lies on the floor).
     """
-    free = inertia.solve(force(position))
-    jacobian = geometry.jacobian(position)
-    compliance = contact_compliance(inertia, jacobian)
-    pull = contact_rate(jacobian, free)
-    nothing = jnp.zeros_like(pull)
-    reaction, _ = complementary_impulse(
-        compliance, pull, nothing, target=nothing, touching=resting, sweeps=_sweeps(geometry)
-    )
+    jacobian = mechanics.geometry.jacobian(position)
+    compliance = contact_compliance(mechanics.inertia, jacobian)
+    pull = contact_rate(jacobian, acceleration)
+    reaction = _stop(mechanics, compliance, pull, resting)
     pull = pull + compliance @ reaction - jnp.diagonal(compliance) * reaction
-    return free + inertia.solve(generalised_impulse(jacobian, reaction)), pull
+    return acceleration + mechanics.inertia.solve(generalised_impulse(jacobian, reaction)), pull
 
 
-def _glide(
-    progress: _Progress,
-    duration: Float[Array, ""],
-    *,
-    inertia: AbstractInertia,
-    force: ConservativeForce,
-    geometry: ContactGeometry,
-) -> State:
-    """Velocity Verlet over `duration`, resting contacts held."""
-
-    def acceleration(position):
-        return _acceleration(position, progress.resting, inertia=inertia, force=force, geometry=geometry)[0]
-
-    q, v = progress.state.position, progress.state.velocity
-    here = acceleration(q)
-    q_next = q + duration * v + 0.5 * duration**2 * here
-    return State(q_next, v + 0.5 * duration * (here + acceleration(q_next)))
+def _stop(
+    mechanics: _Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
+) -> PerContact:
+    """The least impulses that keep the touching contacts from closing."""
+    nothing = jnp.zeros_like(rate)
+    geometry = mechanics.geometry
+    sweeps = 2 * len(geometry.candidates) if geometry.coupled else 1
+    return complementary_impulse(compliance, rate, nothing, target=nothing, touching=touching, sweeps=sweeps)[
+        0
+    ]
 
 
-def _spend_the_rest(
-    progress: _Progress,
-    *,
-    inertia: AbstractInertia,
-    force: ConservativeForce,
-    geometry: ContactGeometry,
-) -> tuple[State, ImpactReport]:
+def _spend_the_rest(mechanics: _Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
     """Let the time left when the bound on impacts was hit pass at rest on every surface in the way."""
-    state, remaining, resting, report = progress
-    heading = _glide(progress, remaining, inertia=inertia, force=force, geometry=geometry)
-    blocked = geometry.gap(heading.position) < jnp.minimum(geometry.gap(state.position), 0)
-    held = (resting | blocked) & (remaining > 0)
+    state, acceleration, remaining, resting, schedule, report = progress
+    geometry, inertia = mechanics.geometry, mechanics.inertia
+    steady, _ = _held(mechanics, state.position, acceleration, resting)
+    heading = state.position + remaining * state.velocity + 0.5 * remaining**2 * steady
+    blocked = geometry.gap(heading) < jnp.minimum(geometry.gap(state.position), 0)
+    held = (resting | (blocked & (schedule == DECIDED_BY_GAP))) & (remaining > 0)
     jacobian = geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
-    nothing = jnp.zeros_like(rate)
-    stop, _ = complementary_impulse(
-        contact_compliance(inertia, jacobian),
-        rate,
-        nothing,
-        target=nothing,
-        touching=held,
-        sweeps=_sweeps(geometry),
-    )
+    stop = _stop(mechanics, contact_compliance(inertia, jacobian), rate, held)
     velocity = state.velocity + inertia.solve(generalised_impulse(jacobian, stop))
-    settled = progress._replace(state=State(state.position, velocity), resting=held)
-    final = _glide(settled, remaining, inertia=inertia, force=force, geometry=geometry)
+    here, _ = _held(mechanics, state.position, acceleration, held)
+    position = state.position + remaining * velocity + 0.5 * remaining**2 * here
+    there, _ = _held(mechanics, position, mechanics.acceleration(position), held)
+    final = State(position, velocity + 0.5 * remaining * (here + there))
     return final, report._replace(contact=report.contact | held)
 
 
-def _sweeps(geometry: ContactGeometry) -> int:
-    return 2 * len(geometry.candidates) if geometry.coupled else 1
-
-
 def _advance_to_impact(
-    progress: _Progress,
-    last: Bool[Array, ""],
-    *,
-    inertia: AbstractInertia,
-    force: ConservativeForce,
-    geometry: ContactGeometry,
-    restitution: PerContact,
-    grazing_speed: float,
-    rest_speed: float,
+    mechanics: _Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
 ) -> _Progress:
     """Glide to the earliest impact in the remaining time, or to its end, and apply that impact."""
-    state, remaining, resting, report = progress
-    acceleration, _ = _acceleration(state.position, resting, inertia=inertia, force=force, geometry=geometry)
+    state, acceleration, remaining, resting, schedule, report = progress
+    geometry, inertia = mechanics.geometry, mechanics.inertia
+    here, _ = _held(mechanics, state.position, acceleration, resting)
 
-    def gap_at(time):
-        path = state.position + time * state.velocity + 0.5 * time**2 * acceleration
-        return geometry.gap(path)
-
-    times, grazing = _contact_times(gap_at, remaining, resting, grazing_speed)
+    search = _affine_contact_times if geometry.affine else _contact_times
+    times, grazing = search(mechanics, state, here, remaining, resting, schedule, step_size)
+    # A scheduled contact that nothing closes yet waits for the impact that will close it.
+    waits = grazing & (schedule == SCHEDULED)
+    times = jnp.where(waits & jnp.any((times < jnp.inf) & ~waits), jnp.inf, times)
     hit = jnp.argmin(times) if len(times) else jnp.zeros((), int)
     due = jnp.min(times, initial=jnp.inf) < jnp.inf
     duration = jnp.where(due, jnp.min(times, initial=jnp.inf), remaining)
-    arrived = _glide(progress, duration, inertia=inertia, force=force, geometry=geometry)
+    # Velocity Verlet over the duration, resting contacts held.
+    position = state.position + duration * state.velocity + 0.5 * duration**2 * here
+    arrived = mechanics.acceleration(position)
+    there, pull = _held(mechanics, position, arrived, resting)
+    before = state.velocity + 0.5 * duration * (here + there)
 
     struck = due & (jnp.arange(len(resting)) == hit)
-    jacobian = geometry.jacobian(arrived.position)
-    rate = contact_rate(jacobian, arrived.velocity)
-    rebound = jnp.where(last | (-restitution * rate <= rest_speed), 0, -restitution * rate)
+    jacobian = geometry.jacobian(position)
+    rate = contact_rate(jacobian, before)
+    rebound = -mechanics.restitution(rate) * rate
+    rebound = jnp.where(last | (rebound <= mechanics.rest_speed), 0, rebound)
     impulse = jnp.where(struck, (rebound - rate) / jnp.diagonal(contact_compliance(inertia, jacobian)), 0)
-    velocity = arrived.velocity + inertia.solve(generalised_impulse(jacobian, impulse))
+    velocity = before + inertia.solve(generalised_impulse(jacobian, impulse))
 
-    _, pull = _acceleration(arrived.position, resting, inertia=inertia, force=force, geometry=geometry)
+    rest_speed = mechanics.rest_speed
     still_resting = resting & (pull <= 0) & (jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed)
-    comes_to_rest = struck & (rebound == 0)
+    comes_to_rest = struck & (rebound == 0) & (schedule == DECIDED_BY_GAP)
     return _Progress(
-        State(arrived.position, velocity),
+        State(position, velocity),
+        arrived,
         remaining - duration,
         still_resting | comes_to_rest,
+        # What was scheduled has happened; its surface does not act again within this step.
+        jnp.where(struck & (schedule == SCHEDULED), EXCLUDED, schedule),
         ImpactReport(
             contact=report.contact | struck | (resting & (pull < -rest_speed)),
             exhausted=report.exhausted | (due & last),
             grazing=report.grazing | (due & jnp.any(struck & grazing)),
+            instant=jnp.where(
+                struck & (schedule == SCHEDULED), 1 - (remaining - duration) / step_size, report.instant
+            ),
         ),
     )
 
 
-def _contact_times(gap_at, remaining, resting, grazing_speed) -> tuple[PerContact, Bool[Array, "contacts"]]:
+def _fixed(geometry: Surfaces) -> Surfaces:
+    """The same surfaces without derivatives by where they are."""
+    return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, geometry)
+
+
+def _affine_contact_times(
+    mechanics: _Mechanics, state: State, acceleration: Coordinates, remaining, resting, schedule, step_size
+) -> tuple[PerContact, Bool[Array, "contacts"]]:
+    """As `_contact_times`, in closed form: along the path an affine gap is the parabola g + uτ + ½aτ²."""
+    jacobian = mechanics.geometry.jacobian(state.position)
+    gap = mechanics.geometry.gap(state.position)
+    rate, pull = contact_rate(jacobian, state.velocity), contact_rate(jacobian, acceleration)
+    scheduled = schedule == SCHEDULED
+    # What an impact just made has left of its overlap is no distance to fall.
+    gap = gap - jnp.where(scheduled, 0, jnp.minimum(lax.stop_gradient(gap), 0))
+    limit, g, u, a = lax.stop_gradient((remaining, gap, rate, pull))
+    closes = (schedule == DECIDED_BY_GAP) & ~resting & (g + limit * (u + 0.5 * limit * a) < 0) & (limit > 0)
+    due = closes | scheduled
+    # The root at which the gap closes, where its rate is −√(u² − 2ag); each form is free of cancellation.
+    speed = jnp.sqrt(jnp.maximum(u**2 - 2 * a * g, 0))
+    falling, rising = speed - u, jnp.where(a < 0, -a, 1)
+    root = jnp.where(u > 0, (u + speed) / rising, 2 * g / jnp.where(falling > 0, falling, 1))
+    low, high = limit - 2 * step_size, limit + step_size
+    root = jnp.where(
+        due, jnp.clip(root, jnp.where(scheduled, low, 0), jnp.where(scheduled, high, jnp.abs(limit))), 0
+    )
+    rate_there = u + a * root
+    slope = jnp.minimum(rate_there, -mechanics.grazing_speed)
+    # One Newton step at a fixed slope carries the derivative −(∂g/∂θ)/(dg/dt) of the root.
+    time = root - (gap + root * (rate + 0.5 * root * pull)) / slope
+    time = jnp.where(scheduled, jnp.clip(time, low, high), time)
+    return jnp.where(due, time, jnp.inf), due & (rate_there > -mechanics.grazing_speed)
+
+
+def _contact_times(
+    mechanics: _Mechanics, state: State, acceleration: Coordinates, remaining, resting, schedule, step_size
+) -> tuple[PerContact, Bool[Array, "contacts"]]:
     """When each gap closes within `remaining`, ∞ where it does not; and whether it does so at a graze."""
-    initial = lax.stop_gradient(gap_at(jnp.zeros_like(remaining)))
+
+    def path(state, acceleration, geometry):
+        def gap_at(time):
+            here = state.position + time * state.velocity + 0.5 * time**2 * acceleration
+            return geometry.gap(here)
+
+        return gap_at
+
+    gap_at, grazing_speed = path(state, acceleration, mechanics.geometry), mechanics.grazing_speed
+    # The search for the root must not be differentiated.
+    fixed_gap_at = path(*lax.stop_gradient((state, acceleration)), _fixed(mechanics.geometry))
+    limit = lax.stop_gradient(remaining)
+    initial = fixed_gap_at(jnp.zeros_like(limit))
     if not len(initial):
         return initial, jnp.zeros((0,), bool)
-    rounding = jnp.minimum(initial, 0)  # what an impact just made left of its overlap
+    scheduled = schedule == SCHEDULED
+    rounding = jnp.where(scheduled, 0, jnp.minimum(initial, 0))  # what an impact left of its overlap
     contacts = jnp.arange(len(initial))
 
-    def gaps_at(times):
+    def gaps_at(times, gap_at=fixed_gap_at):
         return jax.vmap(lambda t, j: gap_at(t)[j])(times, contacts) - rounding
 
     def rates_at(times):
-        return jax.vmap(lambda t, j: jax.jvp(gap_at, (t,), (jnp.ones_like(t),))[1][j])(times, contacts)
+        return jax.vmap(lambda t, j: jax.jvp(fixed_gap_at, (t,), (jnp.ones_like(t),))[1][j])(times, contacts)
 
-    end = jnp.broadcast_to(remaining, initial.shape)
-    closes = ~resting & (gaps_at(end) < 0) & (remaining > 0)
+    end = jnp.broadcast_to(limit, initial.shape)
+    closes = (schedule == DECIDED_BY_GAP) & ~resting & (gaps_at(end) < 0) & (limit > 0)
+    tolerance = 4 * jnp.finfo(initial.dtype).eps
+    iterations = 3 + jnp.finfo(initial.dtype).nmant
 
-    def refine(_, bracket):
+    def refine(search):
         # Newton on g(τ)/τ, kept inside the bracket: dividing by τ removes the root at the start that a step
         # which begins on the surface has, and leaves the sign positive before contact, negative after.
-        low, high, time = bracket
+        count, low, high, time, _ = search
         gap = gaps_at(time)
         low, high = jnp.where(gap > 0, time, low), jnp.where(gap > 0, high, time)
         slope = rates_at(time) - gap / time
         newton = time - gap / jnp.where(slope == 0, 1, slope)
         inside = (newton >= low) & (newton <= high) & (newton > 0)
-        return low, high, jnp.where(inside, newton, 0.5 * (low + high))
+        better = jnp.where(inside, newton, 0.5 * (low + high))
+        return count + 1, low, high, better, jnp.abs(better - time) <= tolerance * end
+
+    def unfinished(search):
+        return (search[0] < iterations) & jnp.any(closes & ~search[-1])
 
     opening = jnp.maximum(initial, 0)
     chord = opening / jnp.where(closes, opening - gaps_at(end), 1)
-    guess = jnp.where(closes & (chord > 0), chord, 0.5) * jnp.where(remaining > 0, end, 1)
-    iterations = 3 + jnp.finfo(initial.dtype).nmant
-    _, _, root = lax.fori_loop(0, iterations, refine, (jnp.zeros_like(end), end, guess))
-    root = lax.stop_gradient(root)
+    guess = jnp.where(closes & (chord > 0), chord, 0.5) * jnp.where(limit > 0, end, 1)
+    search = 0, jnp.zeros_like(end), end, guess, jnp.zeros(end.shape, bool)
+    root = lax.while_loop(unfinished, refine, search)[3]
 
-    rate = lax.stop_gradient(rates_at(root))
+    low_end, high_end = end - 2 * step_size, end + step_size
+
+    def approach(_, time):
+        rate = jnp.minimum(rates_at(time), -grazing_speed)
+        return jnp.clip(time - gaps_at(time) / rate, low_end, high_end)
+
+    # A scheduled root may lie a little outside the step: plain Newton, since no bracket is known.
+    root = jnp.where(scheduled, lax.fori_loop(0, 6, approach, 0.5 * end), root)
+
+    rate = rates_at(root)
     # One more Newton step at a fixed slope carries the derivative −(∂g/∂θ)/(dg/dt) of the root.
-    time = root - gaps_at(root) / jnp.minimum(rate, -grazing_speed)
-    return jnp.where(closes, time, jnp.inf), closes & (rate > -grazing_speed)
+    time = root - gaps_at(root, gap_at) / jnp.minimum(rate, -grazing_speed)
+    time = jnp.where(scheduled, jnp.clip(time, low_end, high_end), time)
+    due = closes | scheduled
+    return jnp.where(due, time, jnp.inf), due & (rate > -grazing_speed)

@@ -16,6 +16,7 @@ import numpy as np
 from carom.atomic import atomic_write
 from carom.data import Recording
 from carom.errors import InputError
+from carom.learning.latent import LatentFit
 from carom.learning.model_file import load_model, read_notes, save_model
 from carom.learning.windowed import Fit
 from carom.models import AbstractModel
@@ -24,7 +25,7 @@ MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "run.json"
 
 
 def save_run(
-    fit: Fit,
+    fit: Fit | LatentFit,
     folder: str | os.PathLike[str],
     *,
     recording: Recording,
@@ -40,19 +41,41 @@ def save_run(
         "seed": seed,
         "seconds": fit.seconds,
     }
-    if recording.has_velocity:
-        start = recording.start
-        notes["start"] = [float(x) for x in (*np.ravel(start.position), *np.ravel(start.velocity))]
-    epochs = zip(*(np.asarray(part, float) for part in fit.history), strict=True)
-    lines = [
-        json.dumps({"epoch": epoch, **dict(zip(fit.history._fields, losses, strict=True))})
-        for epoch, losses in enumerate(epochs, start=1)
-    ]
+    if isinstance(fit, LatentFit):
+        first = fit.motions[0]
+        start = (*np.ravel(first.position[0]), *np.ravel(first.velocity[0]))
+        notes |= _findings(fit)
+        history = [
+            {"round": number, "log_likelihood": value} for number, value in enumerate(fit.history, start=1)
+        ]
+    else:
+        start = None
+        if recording.has_velocity:
+            state = recording.start
+            start = (*np.ravel(state.position), *np.ravel(state.velocity))
+        epochs = zip(*(np.asarray(part, float) for part in fit.history), strict=True)
+        history = [
+            {"epoch": epoch, **dict(zip(fit.history._fields, losses, strict=True))}
+            for epoch, losses in enumerate(epochs, start=1)
+        ]
+    if start is not None:
+        notes["start"] = [float(x) for x in start]
     with atomic_write(folder / HISTORY) as temporary:
-        temporary.write_text("\n".join(lines) + "\n")
+        temporary.write_text("\n".join(json.dumps(line) for line in history) + "\n")
     with atomic_write(folder / SUMMARY) as temporary:
         temporary.write_text(json.dumps(notes, indent=2) + "\n")
     save_model(fit.model, folder / MODEL, notes=notes)
+
+
+def _findings(fit: LatentFit) -> dict[str, Any]:
+    """Parameters, noise, impacts and doubts, as the run folder keeps them."""
+    return {
+        "parameters": [asdict(parameter) for parameter in fit.parameters],
+        "noise": [None if np.isnan(value) else value for value in fit.noise],
+        "misfit": list(fit.misfit.messages),
+        "impacts": [np.argwhere(found.chosen).tolist() for found in fit.impacts],
+        "log_likelihood": fit.log_likelihood,
+    }
 
 
 def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any]]:

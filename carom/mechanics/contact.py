@@ -6,8 +6,8 @@ G_j = ∂g_j/∂Q of the contact Jacobian, and the rate of the gap u = G V, nega
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -47,6 +47,24 @@ class Pair:
 
 
 Candidate = Wall | Pair
+
+
+@runtime_checkable
+class Surfaces(Protocol):
+    """What integrators need to know of candidate contacts, wherever their surfaces come from."""
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]: ...
+
+    @property
+    def coupled(self) -> bool: ...
+
+    @property
+    def affine(self) -> bool: ...
+
+    def gap(self, position: Coordinates) -> PerContact: ...
+
+    def jacobian(self, position: Coordinates) -> Jacobian: ...
 
 
 @dataclass(frozen=True)
@@ -100,6 +118,11 @@ class ContactGeometry:
         return bool((self.incidence.sum(axis=0) > 1).any())
 
     @property
+    def affine(self) -> bool:
+        """Whether all gaps are affine functions of the position: planes, or bodies on a line."""
+        return self.dimension == 1 or not self.pairs
+
+    @property
     def body_pairs(self) -> np.ndarray:
         """(contacts,) booleans: body–body candidates, the ones that projection applies to."""
         return np.array([isinstance(c, Pair) for c in self.candidates], dtype=bool)
@@ -110,7 +133,16 @@ class ContactGeometry:
 
     def jacobian(self, position: Coordinates) -> Jacobian:
         """G = ∂g/∂Q."""
-        return jax.jacfwd(self.gap)(position)
+        rows = jnp.zeros((len(self.candidates), self.bodies, self.dimension), position.dtype)
+        for row, wall in enumerate(self.walls):
+            rows = rows.at[row, wall.body].set(jnp.asarray(wall.normal, position.dtype))
+        for row, pair in enumerate(self.pairs, start=len(self.walls)):
+            difference = position[pair.first] - position[pair.second]
+            unit = jnp.ones_like(difference)
+            if self.dimension > 1:
+                unit = difference / jnp.linalg.norm(difference)
+            rows = rows.at[row, pair.first].set(unit).at[row, pair.second].set(-unit)
+        return rows
 
     def _wall_gaps(self, position: Coordinates) -> Float[Array, "walls"]:
         if not self.walls:

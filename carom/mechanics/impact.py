@@ -122,6 +122,9 @@ def complementary_impulse(
     if contacts == 0:
         return start, jnp.ones((), bool)
     missing = target - smooth_rate
+    if sweeps == 1:
+        # Contacts that do not act on each other are solved one by one.
+        return jnp.where(touching, jnp.maximum(missing / jnp.diagonal(compliance), 0), 0), jnp.ones((), bool)
 
     def visit(index, impulse):
         j = index % contacts

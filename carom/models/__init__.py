@@ -5,6 +5,7 @@ from carom.models.batched_rollout import batched_rollout
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
+from carom.models.impact_network import ImpactNetwork
 from carom.models.networks import PotentialNetwork
 from carom.models.resnet import ResNet
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
@@ -14,6 +15,7 @@ MODELS: dict[str, type[AbstractModel]] = {
     "vin": VariationalIntegratorNetwork,
     "resnet": ResNet,
     "contact-resnet": ContactResNet,
+    "impact": ImpactNetwork,
 }
 """Models by the name that files and the command line use."""
 
@@ -26,6 +28,7 @@ __all__ = [
     "CandidateContact",
     "ContactResNet",
     "Forecast",
+    "ImpactNetwork",
     "NoContact",
     "PotentialNetwork",
     "ResNet",

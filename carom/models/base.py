@@ -86,6 +86,11 @@ class AbstractModel(eqx.Module):
         """Probabilities of the contacts of the step that leaves `state`, to scale its impulses softly."""
         return jax.nn.sigmoid(self.contact_logits(state))
 
+    def advance(self, state: State) -> tuple[State, Float[Array, "signals"]]:
+        """One step with the model's own contacts, those likelier than not, and their log-odds."""
+        logits = self.contact_logits(state)
+        return self.step(state, logits > 0), logits
+
 
 class Forecast(NamedTuple):
     """A free rollout on the sample grid, and the probability of each contact at every sample."""
@@ -118,8 +123,7 @@ def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
     """
 
     def step(state, _):
-        logits = model.contact_logits(state)
-        return model.step(state, logits > 0), logits
+        return model.advance(state)
 
     states, logits = repeat(step, model.enter(start), steps=steps)
     on_samples = _on_samples(model, start, states, logits > 0)

@@ -10,12 +10,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from carom.mechanics import ContactGeometry
+from carom.mechanics import ContactGeometry, contact_rate
 from carom.models.networks import Perceptron
-from carom.types import Coordinates, State
+from carom.types import Coordinates, PerContact, State
 
 Signal = Float[Array, "signals"] | Bool[Array, "signals"]
 """One value per contact that a model distinguishes: booleans decide, gates in [0, 1] scale."""
+
+
+CERTAIN = 30.0
+"""Log-odds of a contact that is decided."""
 
 
 class AbstractContactSignal(eqx.Module):
@@ -109,27 +113,14 @@ class BodyTouch(AbstractContactSignal):
         return -jnp.mean(jnp.where(touch, jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)))
 
 
-class CandidateContact(AbstractContactSignal):
-    """One signal per candidate contact, ĉ(Q_{n+1}, V_{n+1/2}): the paper's contact network."""
+class GeometricContact(AbstractContactSignal):
+    """One signal per candidate contact of a geometry: how such signals and the touch of bodies relate."""
 
-    network: Perceptron
-    geometry: ContactGeometry = eqx.field(static=True)
-
-    def __init__(self, geometry: ContactGeometry, *, hidden: tuple[int, ...], key: Key[Array, ""]):
-        sizes = (2 * geometry.bodies * geometry.dimension, *hidden, len(geometry.candidates))
-        self.network = Perceptron(sizes, activation="relu", key=key)
-        self.geometry = geometry
+    geometry: eqx.AbstractVar[ContactGeometry]
 
     @property
     def size(self) -> int:
         return len(self.geometry.candidates)
-
-    @property
-    def hidden(self) -> tuple[int, ...]:
-        return self.network.hidden
-
-    def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
-        return self.network(jnp.concatenate([arrival.ravel(), state.velocity.ravel()]))
 
     def from_touch(self, touch: Bool[Array, "bodies"], position: Coordinates) -> Bool[Array, "signals"]:
         """A candidate may be in contact when all its bodies are touched.
@@ -163,3 +154,45 @@ class CandidateContact(AbstractContactSignal):
             # log(1 − p(no touch)); a body without candidates has p(no touch) = 1 and is kept finite.
             log_touch = jnp.log(-jnp.expm1(jnp.minimum(log_free, -1e-30)) + 1e-30)
         return -jnp.mean(jnp.where(touch, log_touch, log_free))
+
+
+class CandidateContact(GeometricContact):
+    """ĉ(Q_{n+1}, V_{n+1/2}) by a network: the paper's contact signal."""
+
+    network: Perceptron
+    geometry: ContactGeometry = eqx.field(static=True)
+
+    def __init__(self, geometry: ContactGeometry, *, hidden: tuple[int, ...], key: Key[Array, ""]):
+        sizes = (2 * geometry.bodies * geometry.dimension, *hidden, len(geometry.candidates))
+        self.network = Perceptron(sizes, activation="relu", key=key)
+        self.geometry = geometry
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        return self.network.hidden
+
+    def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
+        return self.network(jnp.concatenate([arrival.ravel(), state.velocity.ravel()]))
+
+
+class GapContact(GeometricContact):
+    """Contact where the gap is negative and closing.
+
+    The surfaces lie `shift` above where the scene has them.
+    """
+
+    shift: PerContact
+    geometry: ContactGeometry = eqx.field(static=True)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        return ()
+
+    def gap(self, position: Coordinates) -> PerContact:
+        """g(Q) − shift."""
+        return self.geometry.gap(position) - self.shift
+
+    def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
+        """Decided, not estimated: log-odds that no probability rounds to a half."""
+        closing = contact_rate(self.geometry.jacobian(arrival), state.velocity) < 0
+        return jnp.where((self.gap(arrival) < 0) & closing, CERTAIN, -CERTAIN).astype(arrival.dtype)

@@ -1,6 +1,7 @@
 """True mechanics: systems that know their energy, their contacts and their exact motion."""
 
 from carom.systems.base import AbstractSystem
+from carom.systems.bent_ball import BentBall
 from carom.systems.bouncing_ball import BouncingBall
 from carom.systems.engines import Engine, engine_trajectory
 from carom.systems.newtons_cradle import NewtonsCradle
@@ -8,6 +9,7 @@ from carom.systems.pendulum import Pendulum
 
 SYSTEMS: dict[str, type[AbstractSystem]] = {
     "ball": BouncingBall,
+    "bent-ball": BentBall,
     "cradle": NewtonsCradle,
     "pendulum": Pendulum,
 }
@@ -16,6 +18,7 @@ SYSTEMS: dict[str, type[AbstractSystem]] = {
 __all__ = [
     "SYSTEMS",
     "AbstractSystem",
+    "BentBall",
     "BouncingBall",
     "Engine",
     "NewtonsCradle",

@@ -63,6 +63,50 @@ def _fall_time(gap: float, speed: float, gravity: float) -> float:
     return (speed + root) / gravity if speed > 0 else 2 * gap / (root - speed) if gap > 0 else 0.0
 
 
+def floor_trajectory(
+    acceleration: Callable[[float], float],
+    *,
+    restitution: float,
+    surface: float,
+    height: float,
+    velocity: float,
+    times: np.ndarray,
+) -> Trajectory:
+    """A point above a surface in any field that pulls it down; solved event by event, to rest if e < 1."""
+    time = np.asarray(times, float)
+    q, v = np.empty_like(time), np.empty_like(time)
+    contact = np.zeros((len(time), 1), bool)
+    t, first, state = float(time[0]), 0, np.array([height, velocity])
+
+    def gap(_, y):
+        return y[0] - surface
+
+    gap.terminal, gap.direction = True, -1  # type: ignore[attr-defined]
+    for _ in range(MAX_IMPACTS):
+        solution = solve_ivp(
+            lambda _, y: (y[1], acceleration(y[0])),
+            (t, time[-1]),
+            state,
+            events=gap,
+            dense_output=True,
+            **TOLERANCE,
+        )
+        last = int(np.searchsorted(time, solution.t[-1], side="left")) if solution.status == 1 else len(time)
+        if last > first:
+            q[first:last], v[first:last] = solution.sol(time[first:last])
+        if solution.status != 1:
+            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
+        contact[last] = True
+        t, first = float(solution.t[-1]), last
+        speed = -restitution * solution.y[1, -1]
+        if speed < 1e-6:
+            q[first:], v[first:], contact[first:] = surface, 0.0, True
+            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
+        # A hair above the surface, so that the event of this impact does not fire again.
+        state = np.array([surface + 1e-14, speed])
+    raise RuntimeError(f"More than {MAX_IMPACTS} impacts before t = {t:g}.")
+
+
 def chain_trajectory(
     acceleration: Callable[[np.ndarray], np.ndarray],
     masses: np.ndarray,

@@ -12,8 +12,9 @@ import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
 from carom.data import read_recording, read_system_file
+from carom.systems import BouncingBall
 
-QUICK = ["--epochs", "3", "--hidden", "8"]
+QUICK = ["--recipe", "paper", "--epochs", "3", "--hidden", "8"]
 
 
 def test_from_simulation_to_forecast(tmp_path, capsys):
@@ -79,6 +80,37 @@ def test_positions_alone_are_enough_for_the_stormer_verlet_network(tmp_path, cap
     forecast = read_recording(out).runs[0]
     assert len(forecast) == 21
     np.testing.assert_allclose(forecast.position[0], -1)
+
+
+@pytest.mark.parametrize("channels", [3, 1], ids=["everything measured", "positions alone"])
+def test_restitution_from_a_recording(channels, tmp_path, capsys):
+    """The default recipe, told a wrong e, finds the true one; a forecast bounces where the ball did."""
+    recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
+    simulate = ["simulate", "ball", "--restitution", "0.8", "--noise", "0.05", "--steps", "150"]
+    main([*simulate, "--seed", "1", "--out", str(recording)])
+    rows = [line.split(",")[: 2 + channels] for line in recording.read_text().splitlines()]
+    recording.write_text("\n".join(map(",".join, rows)) + "\n")
+    recording.with_suffix(".toml").write_text(
+        "[system]\nbodies = 1\ndimension = 1\nrestitution = 0.5\n\n"
+        '[[wall]]\nbody = 1\nnormal = [1.0]\n\n[learn]\nrestitution = "constant"\n'
+    )
+    capsys.readouterr()
+
+    main(["fit", str(recording), "--out", str(run), "--json"])
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["impacts"] == [1]
+    ((value, standard_error),) = [
+        pair for name, pair in summary["parameters"].items() if name.startswith("restitution")
+    ]
+    assert abs(value - 0.8) < 4 * standard_error
+    assert standard_error < 0.02
+    np.testing.assert_allclose(summary["noise"][0], 0.05, rtol=0.25)
+
+    main(["forecast", str(run), "--steps", "150", "--out", str(out)])
+    forecast = read_recording(out).runs[0]
+    ball = BouncingBall(restitution=0.8)
+    exact = ball.exact(ball.start, forecast.time)
+    np.testing.assert_allclose(forecast.position, exact.position, atol=0.2)
 
 
 def test_every_start_is_a_run(tmp_path):

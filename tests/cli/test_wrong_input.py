@@ -61,7 +61,7 @@ def test_fit_refuses_wrong_recordings(case, tmp_path, capsys):
         pytest.skip("a system file cannot say this: that is refused when it is written")
     before = contents(tmp_path)
     arguments = ["fit", str(tmp_path / case.file), "--system", str(tmp_path / "good.toml")]
-    error = _refused(capsys, [*arguments, "--out", str(tmp_path / "run"), "--epochs", "1", "--hidden", "4"])
+    error = _refused(capsys, [*arguments, "--out", str(tmp_path / "run")])
     _one_sentence(error)
     assert contents(tmp_path) == before
 
@@ -339,6 +339,10 @@ def test_a_start_in_a_model_file_is_used(start, tmp_path):
         (["simulate", "ball"], "out"),
         (["fit", "ball.csv", "--out", "run", "--epochs", "many"], "epochs"),
         (["fit", "ball.csv", "--out", "run", "--modle", "resnet"], "modle"),
+        (["fit", "ball.csv", "--out", "run", "--recipe", "cake"], "cake"),
+        (["fit", "ball.csv", "--out", "run", "--touch", "felt"], "felt"),
+        (["fit", "ball.csv", "--out", "run", "--learn", "gravity"], "gravity"),
+        (["fit", "ball.csv", "--out", "run", "--field", "far"], "far"),
         (["frecast"], "frecast"),
     ],
 )
@@ -348,15 +352,22 @@ def test_wrong_words_are_named(arguments, fragment, tmp_path, capsys, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+PAPER = ["--recipe", "paper"]
 SETTINGS = {
-    "horizon": ["--horizon", "0"],
-    "stride": ["--stride", "-3"],
-    "learning_rate": ["--learning-rate", "0"],
-    "l2": ["--l2", "-1"],
-    "needs at least": ["--horizon", "5000"],
+    "horizon": [*PAPER, "--horizon", "0"],
+    "stride": [*PAPER, "--stride", "-3"],
+    "learning_rate": [*PAPER, "--learning-rate", "0"],
+    "l2": [*PAPER, "--l2", "-1"],
+    "needs at least": [*PAPER, "--horizon", "5000"],
     "--hidden must lie between": ["--hidden", "0"],
-    "between 1 and 100000": ["--hidden", "100001"],
-    "only the model vin": ["--scheme", "stormer_verlet"],
+    "between 1 and 256": ["--hidden", "257"],
+    "between 1 and 100000": [*PAPER, "--hidden", "100001"],
+    "only the model vin": [*PAPER, "--scheme", "stormer_verlet"],
+    "--touch inferred for that": ["--touch", "none"],
+    "--model vin needs the paper's recipe": ["--model", "vin"],
+    "--learn: the paper's recipe": [*PAPER, "--learn", "restitution"],
+    "--touch inferred: the paper's recipe": [*PAPER, "--touch", "inferred"],
+    "--touch imperfect: the paper's recipe": [*PAPER, "--touch", "imperfect"],
 }
 
 
@@ -386,7 +397,7 @@ def test_fit_refuses_what_does_not_fit_together(ball, capsys):
     learning = ball.with_suffix(".toml")
     learning.write_text(learning.read_text().replace("damping = false", "damping = true"))
     assert "only the model cd-lagrange" in _refused(
-        capsys, ["fit", str(ball), "--model", "resnet", "--out", out]
+        capsys, ["fit", str(ball), *PAPER, "--model", "resnet", "--out", out]
     )
 
     bare = ball.with_name("bare.csv")
@@ -394,10 +405,16 @@ def test_fit_refuses_what_does_not_fit_together(ball, capsys):
     bare.with_suffix(".toml").write_text(
         "[system]\nbodies = 1\ndimension = 1\n\n[[wall]]\nbody = 1\nnormal = [1.0]\n"
     )
-    assert "velocity" in _refused(capsys, ["fit", str(bare), "--out", out])
+    assert "velocity" in _refused(capsys, ["fit", str(bare), *PAPER, "--out", out])
 
     untouched = ball.with_name("untouched.csv")
     untouched.write_text("t,q1,v1\n" + "".join(f"{0.02 * n:.2f},{n * n},{n}\n" for n in range(30)))
     untouched.with_suffix(".toml").write_bytes(bare.with_suffix(".toml").read_bytes())
-    assert "no touch channel" in _refused(capsys, ["fit", str(untouched), "--out", out])
+    assert "no touch channel" in _refused(capsys, ["fit", str(untouched), *PAPER, "--out", out])
+    before = contents(ball.parent)
+    for touch in ("observed", "imperfect"):
+        error = _refused(capsys, ["fit", str(untouched), "--touch", touch, "--out", out])
+        _one_sentence(error)
+        assert "no touch readings" in error
+    assert contents(ball.parent) == before
     assert not (ball.parent / "run").exists()

@@ -502,6 +502,9 @@ SYSTEM_FILES = [
     wrong("step size in words", "step_size = 0.02", 'step_size = "2 ms"', "[sampling], step_size", '"2 ms"'),
     wrong("learn a number", "masses = false", "masses = 1", "[learn], masses", "true or false, not 1"),
     wrong("learn in words", "damping = false", 'damping = "no"', "[learn], damping", 'not "no"'),
+    wrong("restitution learned", "damping = false", 'restitution = "yes"', "[learn], restitution", '"speed"'),
+    wrong("restitution a flag", "damping = false", "restitution = true", "[learn], restitution", "true"),
+    wrong("gap in words", "damping = false", 'gap = "free"', "[learn], gap", "true or false", '"free"'),
     wrong("date", "damping = false", "damping = 1979-05-27", "[learn], damping", "1979-05-27"),
     wrong("control characters", "damping = false", 'damping = "a\\nb\\u001b[31m"', "[learn], damping"),
 ]

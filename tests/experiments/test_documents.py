@@ -1,11 +1,11 @@
-"""README and the reproduction page show the numbers of the committed results, and no others."""
+"""README and the pages of results show the numbers of the committed results, and no others."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from carom.experiments.documents import PAGES, RESULTS, SPEED, refreshed
+from carom.experiments.documents import LEARNING, PAGES, RESULTS, SPEED, refreshed
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,5 +14,5 @@ ROOT = Path(__file__).parents[2]
 def test_tables_are_made_from_the_results(page):
     text = (ROOT / page).read_text()
     assert "<!-- begin: " in text
-    paper, speed = (json.loads((ROOT / path).read_text()) for path in (RESULTS, SPEED))
-    assert refreshed(text, paper, speed) == text
+    documents = [json.loads((ROOT / path).read_text()) for path in (RESULTS, SPEED, LEARNING)]
+    assert refreshed(text, *documents) == text

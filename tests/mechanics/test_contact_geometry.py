@@ -49,6 +49,36 @@ def test_gap_and_jacobian(seed):
     )
 
 
+def random_geometry(random, dimension) -> ContactGeometry:
+    """Up to five bodies with some walls each and some pairs, in any order of the bodies."""
+    bodies = int(random.integers(2, 6))
+    walls = [
+        Wall(int(body), tuple(unit_vector(random, dimension)), offset=random.normal())
+        for body in random.integers(bodies, size=random.integers(0, 4))
+    ]
+    pairs = [
+        Pair(*map(int, random.permutation(bodies)[:2]), offset=random.uniform())
+        for _ in range(random.integers(0, 4))
+    ]
+    return ContactGeometry(bodies, dimension, (*walls, *pairs))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_written_out_jacobian_is_the_derivative_of_the_gap(dimension, seed):
+    """First derivatives by automatic differentiation of the gap, second ones of both."""
+    random = np.random.default_rng(seed)
+    geometry = random_geometry(random, dimension)
+    position = jnp.asarray(random.normal(size=(geometry.bodies, dimension)))
+    slope = jax.jacfwd(geometry.gap)
+    functions = (geometry.jacobian, slope, jax.jacfwd(geometry.jacobian), jax.jacfwd(slope))
+    written, expected, bend, curvature = jax.jit(lambda q: [function(q) for function in functions])(position)
+    assert written.shape == (len(geometry.candidates), geometry.bodies, dimension)
+    np.testing.assert_allclose(written, expected, atol=1e-14)
+    np.testing.assert_allclose(bend, curvature, atol=1e-10)
+    assert geometry.affine == (not np.any(curvature))
+
+
 def test_on_a_line_the_gap_keeps_its_sign():
     line = ContactGeometry(3, 1, chain(3))
     np.testing.assert_array_equal(line.gap(jnp.array([[1.0], [0.0], [2.0]])), [1.0, -2.0])

@@ -4,9 +4,9 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from carom.atomic import atomic_write
 from carom.data.files.columns import Columns, repeated, standard_columns
@@ -15,12 +15,13 @@ from carom.data.files.scene_tables import PAIR_KEYS, SYSTEM_KEYS, WALL_KEYS, rea
 from carom.data.files.system_text import system_text
 from carom.data.files.toml_table import TomlTable
 from carom.mechanics import Scene
+from carom.types import RestitutionKind
 
 MAXIMUM_BYTES = 2**20
 """The largest system file that is read."""
 COLUMNS_KEYS = ("run", "time", "position", "velocity", "touch")
 SAMPLING_KEYS = ("step_size",)
-LEARN_KEYS = ("masses", "damping")
+LEARN_KEYS = ("masses", "damping", "restitution", "gap")
 TABLES = {
     "system": SYSTEM_KEYS,
     "wall": WALL_KEYS,
@@ -42,10 +43,15 @@ class Learn:
     Arguments:
         masses: whether masses are estimated, starting from those stated.
         damping: whether a damping of all velocities is estimated.
+        restitution: whether e is as stated ("fixed"), estimated ("constant"), or estimated as a function of
+            the closing speed ("speed").
+        gap: whether the places of walls and the distances at which bodies touch are estimated.
     """
 
     masses: bool = False
     damping: bool = False
+    restitution: RestitutionKind = "fixed"
+    gap: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class SystemFile:
 
     Example:
         >>> SystemFile(Scene(bodies=1, dimension=1)).learn
-        Learn(masses=False, damping=False)
+        Learn(masses=False, damping=False, restitution='fixed', gap=True)
     """
 
     scene: Scene
@@ -109,8 +115,7 @@ def format_system_file(system_file: SystemFile) -> str:
         system_file.scene,
         system_file.columns,
         system_file.step_size,
-        learn_masses=learn.masses,
-        learn_damping=learn.damping,
+        learn=asdict(learn),
     )
 
 
@@ -131,11 +136,17 @@ def parse_system_file(path: Path, text: str) -> SystemFile:
         if step_size <= 0:
             raise sampling.wrong("step_size", f"write a number of seconds greater than 0, not {step_size:g}")
     learn = TomlTable(path, "[learn]", tables.get("learn", {}), LEARN_KEYS)
+    restitution = learn.choice("restitution", choices=get_args(RestitutionKind), default="fixed")
     return SystemFile(
         scene,
         _columns(path, tables, scene) if "columns" in tables else None,
         step_size,
-        Learn(masses=learn.flag("masses", default=False), damping=learn.flag("damping", default=False)),
+        Learn(
+            masses=learn.flag("masses", default=False),
+            damping=learn.flag("damping", default=False),
+            restitution=cast(RestitutionKind, restitution),
+            gap=learn.flag("gap", default=True),
+        ),
     )
 
 

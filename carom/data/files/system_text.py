@@ -1,6 +1,7 @@
 """The text of a system file, with a comment at every key."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import tomlkit
 
@@ -13,8 +14,7 @@ def system_text(
     columns: Columns | None,
     step_size: float | None,
     *,
-    learn_masses: bool,
-    learn_damping: bool,
+    learn: Mapping[str, Any],
 ) -> str:
     """A system file as text. What could be added stands there as a comment.
 
@@ -22,8 +22,7 @@ def system_text(
         scene: bodies, candidate contacts and known constants.
         columns: the names of a recording's columns, where they are not those that Carom writes.
         step_size: time between samples, for recordings without times.
-        learn_masses: whether masses are to be learned.
-        learn_damping: whether damping is to be learned.
+        learn: what is to be learned.
     """
     example_wall = Wall(0, (1.0,) + (0.0,) * (scene.dimension - 1))
     example_pair = [_comment(_pair(Pair(0, 1)))] if scene.bodies > 1 else []
@@ -37,8 +36,10 @@ def system_text(
         _sampling(step_size) if step_size is not None else _comment(_sampling(0.02)),
         [
             "[learn]",
-            _line("masses", learn_masses, "estimate the masses, starting from those above"),
-            _line("damping", learn_damping, "estimate a damping of all velocities"),
+            _line("masses", learn["masses"], "estimate the masses, starting from those above"),
+            _line("damping", learn["damping"], "estimate a damping of all velocities"),
+            _line("restitution", learn["restitution"], '"fixed" as above, or estimated: "constant", "speed"'),
+            _line("gap", learn["gap"], "estimate where walls are and at which distance bodies touch"),
         ],
     ]
     return "\n\n".join("\n".join(table) for table in tables) + "\n"

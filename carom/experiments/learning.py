@@ -1,0 +1,277 @@
+"""What the recipe `carom` reaches, row by row, beside the oracle on the same data."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+import carom
+from carom.atomic import atomic_write
+from carom.data import Recording, add_noise, disturb_touch
+from carom.data.recording import run_from_trajectory
+from carom.errors import InputError
+from carom.evaluation import contact_score, fit_oracle, paper_rmse
+from carom.experiments.fingerprint import fingerprint
+from carom.experiments.published import published_motion
+from carom.experiments.run import held_out_forecasts, held_out_starts
+from carom.experiments.workers import Task, Tell, run_tasks
+from carom.learning import LatentFit, LatentSettings, Learned, Touch, TouchSensor, fit_latent_many
+from carom.models import forecast
+from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
+from carom.types import State, Trajectory
+
+Truth = Literal["published", "exact"]
+IMPERFECT = TouchSensor(missed=0.1, false=0.01, delay=1)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what is recorded, what is known, and what must come out.
+
+    Arguments:
+        title: for the table.
+        system: the true mechanics.
+        truth: which solution is recorded.
+        touch: what is known of contacts.
+        learned: the physical parameters that are estimated.
+        start_given: whether the noise-free first state is known, as it is to the oracle and in scoring.
+        velocities: whether velocities are recorded.
+        oracle: whether the true equations are fitted too; a field without a closed solution takes too long.
+        bound: the greatest mean error that is asked for.
+        paper: what the paper reports, with touch.
+    """
+
+    title: str
+    system: AbstractSystem
+    truth: Truth = "exact"
+    touch: Touch = "inferred"
+    learned: Learned = Learned()  # noqa: RUF009 (frozen)
+    start_given: bool = True
+    velocities: bool = True
+    step_size: float = 0.02
+    steps: int = 519
+    noise: float = 0.2
+    grid_stretch: float = 1.0
+    oracle: bool = True
+    bound: float | None = None
+    paper: str = ""
+
+    @property
+    def settings(self) -> LatentSettings:
+        return LatentSettings(touch=self.touch, sensor=IMPERFECT, learned=self.learned)
+
+    def motion(self, system: AbstractSystem, start: State) -> Trajectory:
+        """The motion that is recorded, without noise."""
+        if self.truth == "published":
+            return published_motion(system, start, self.steps, self.step_size, grid_stretch=self.grid_stretch)
+        return system.exact(start, np.arange(self.steps + 1) * self.step_size)
+
+    def record(self, seed: int) -> tuple[Recording, Trajectory]:
+        """The noisy recording of one seed, and the motion behind it."""
+        motion = self.motion(self.system, self.system.start)
+        published_pair = self.truth == "published" and isinstance(self.system, NewtonsCradle)
+        scene = self.system.scene(
+            velocity_grid="sample" if self.truth == "published" else "half",
+            projection="reference_point" if published_pair else "none",
+        )
+        clean = Recording((run_from_trajectory(motion, scene),), self.step_size, scene)
+        noisy = add_noise(clean, self.noise, seed=seed)
+        if self.touch == "imperfect":
+            noisy = disturb_touch(noisy, missed=0.1, false=0.01, shift=1, seed=seed)
+        if not self.velocities:
+            noisy = replace(noisy, runs=tuple(replace(run, velocity=None) for run in noisy.runs))
+        return noisy, motion
+
+
+_BALL = Row("Ball, e = 1 given, floor learned", BouncingBall(radius=0.01), bound=0.06, paper="1.9 ± 1.0")
+_CRADLE = Row(
+    "Cradle", NewtonsCradle(), learned=Learned(gap=False), step_size=0.01, steps=539, noise=0.02,
+    bound=0.06, paper="0.4 ± 0.1",
+)  # fmt: skip
+_INELASTIC = Row(
+    "Ball, e = 0.7 given", BouncingBall(radius=0.01, restitution=0.7), bound=0.3, paper="2.076 (no noise)"
+)
+_PENDULUM = Row("Pendulum", Pendulum(), steps=199, bound=0.1, paper="0.538")
+_UNKNOWN = replace(
+    _BALL, title="Ball, e unknown", learned=Learned(restitution="constant"), bound=None,
+    start_given=False, paper="not attempted",
+)  # fmt: skip
+
+ROWS: dict[str, Row] = {
+    **{
+        f"ball.{truth}.{touch}": replace(_BALL, truth=truth, touch=touch)
+        for truth in ("published", "exact")
+        for touch in ("observed", "inferred", "imperfect")
+    },
+    "ball.exact.inferred.start-unknown": replace(_BALL, start_given=False),
+    "ball.published.inferred.start-unknown": replace(_BALL, truth="published", start_given=False),
+    "inelastic.exact.observed": replace(_INELASTIC, touch="observed"),
+    "inelastic.exact.inferred": _INELASTIC,
+    "cradle.exact.observed": replace(_CRADLE, touch="observed"),
+    "cradle.exact.inferred": _CRADLE,
+    "cradle.exact.inferred.start-unknown": replace(_CRADLE, start_given=False),
+    "cradle.published.inferred": replace(_CRADLE, truth="published", bound=None),
+    "pendulum.exact": _PENDULUM,
+    "pendulum.published": replace(_PENDULUM, truth="published", grid_stretch=200 / 199),
+    "pendulum.exact.start-unknown": replace(_PENDULUM, start_given=False),
+    "unknown-e-0.7": replace(_UNKNOWN, system=BouncingBall(radius=0.01, restitution=0.7)),
+    "unknown-e-0.95": replace(_UNKNOWN, system=BouncingBall(radius=0.01, restitution=0.95)),
+    "unknown-e-1": _UNKNOWN,
+    "bent": Row(
+        "Ball in a bent potential, e = 0.8 unknown", BentBall(restitution=0.8),
+        learned=Learned(restitution="constant"), start_given=False, noise=0.1, oracle=False,
+        paper="not attempted",
+    ),
+    "positions.published": replace(
+        _BALL, title="Ball, positions only", truth="published", velocities=False, bound=0.15,
+        paper="not attempted",
+    ),
+    "positions.exact": replace(
+        _BALL, title="Ball, positions only", velocities=False, bound=0.15, paper="not attempted"
+    ),
+}  # fmt: skip
+
+
+def find_rows(names: Sequence[str]) -> dict[str, Row]:
+    """The rows whose names begin with one of `names`; all where none is given."""
+    unknown = [name for name in names if not any(key.startswith(name) for key in ROWS)]
+    if unknown:
+        raise InputError(f"There is no row {unknown[0]}; the names are {', '.join(ROWS)}.")
+    return {key: row for key, row in ROWS.items() if not names or any(key.startswith(n) for n in names)}
+
+
+def run_rows(
+    rows: dict[str, Row],
+    seeds: Sequence[int],
+    folder: Path,
+    *,
+    workers: int = 1,
+    progress: Tell | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Run what is not yet in `folder`; a killed run continues here."""
+    results = {name: _kept(row, seeds, folder / f"{name}.json") for name, row in rows.items()}
+    missing = [name for name, result in results.items() if result is None]
+    tasks = [
+        Task(partial(_run_row, rows[name], tuple(seeds), folder / f"{name}.json"), rows[name].steps)
+        for name in missing
+    ]
+    found = run_tasks(tasks, workers=workers, progress=progress)
+    results |= dict(zip(missing, found, strict=True))
+    return {name: result for name, result in results.items() if result is not None}
+
+
+def _kept(row: Row, seeds: Sequence[int], path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    result = json.loads(path.read_text())
+    return result if result.get("fingerprint") == fingerprint(row, tuple(seeds)) else None
+
+
+def _run_row(row: Row, seeds: tuple[int, ...], path: Path, tell: Tell) -> dict[str, Any]:
+    recorded = [row.record(seed) for seed in seeds]
+    truth = recorded[0][1]
+    starts = [[row.system.start]] * len(seeds) if row.start_given else None
+    fits = fit_latent_many([r for r, _ in recorded], row.settings, starts=starts, seeds=seeds)
+    tell(0.7)
+    others = held_out_starts(row.system, 50 if row.oracle else 5)
+    held_out = [row.motion(row.system, start) for start in others]
+    lines = []
+    for done, (seed, fit, (recording, _)) in enumerate(zip(seeds, fits, recorded, strict=True)):
+        line = {"seed": seed, **_score(row, fit, truth, others, held_out)}
+        if row.oracle:
+            line |= _oracle(row, recording, truth, others, held_out)
+        lines.append(line)
+        tell(0.7 + 0.3 * done / len(seeds))
+    result = {
+        "title": row.title,
+        "truth": row.truth,
+        "touch": row.touch,
+        "start_given": row.start_given,
+        "velocities": row.velocities,
+        "noise": row.noise,
+        "bound": row.bound,
+        "paper": row.paper,
+        "versions": {"carom": carom.__version__, "jax": jax.__version__},
+        "device": jax.devices()[0].device_kind,
+        "fingerprint": fingerprint(row, seeds),
+        "rows": lines,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _score(row: Row, fit: LatentFit, truth: Trajectory, others, held_out) -> dict[str, Any]:
+    start = jax.tree.map(lambda x: x.astype("float32"), row.system.start)
+    predicted = forecast(fit.model, start, row.steps)
+    errors, mistimed = held_out_forecasts(fit.model, others, held_out)
+    result: dict[str, Any] = {
+        "scheme": fit.model.scheme,
+        "paper_rmse": paper_rmse(predicted, truth),
+        "held_out_median": float(np.median(errors)),
+        "held_out_mistimed": mistimed,
+        "noise": list(fit.noise),
+        "seconds": fit.seconds,
+        "by_gap_alone": fit.free,
+        "failed": fit.failed,
+        "misfit": list(fit.misfit.messages),
+        "parameters": [
+            {"name": p.name, "value": p.value, "error": p.standard_error, "low": p.low, "high": p.high}
+            for p in fit.parameters
+        ],
+    }
+    if truth.contact.shape[1]:
+        touching = np.asarray(predicted.contact[:, 0]) > 0.5
+        score = contact_score(touching, truth.contact[:, 0])
+        result |= {
+            "impacts": score.true_events,
+            "mistimed": score.mistimed,
+            "missed": score.missed,
+            "spurious": score.spurious,
+        }
+    result |= _slope(row, fit, truth)
+    return result
+
+
+def _slope(row: Row, fit: LatentFit, truth: Trajectory) -> dict[str, float]:
+    """The error of ∂U/∂q over the samples, as a share of its range there."""
+    places = jax.numpy.asarray(truth.position, "float32")
+    learned = np.asarray(jax.vmap(fit.model.slope)(places))
+    true = np.asarray(jax.vmap(jax.grad(row.system.potential))(places))
+    span = max(float(np.ptp(true)), 1e-9)
+    away = np.abs(learned - true)
+    # A flat force has no range; its size stands in.
+    scale = span if span > 1e-3 * np.abs(true).max() else float(np.abs(true).max())
+    return {
+        "slope_rmse_share": float(np.sqrt(np.mean(away**2)) / scale),
+        "slope_95_share": float(np.quantile(away, 0.95) / scale),
+    }
+
+
+def _oracle(row: Row, recording: Recording, truth: Trajectory, others, held_out) -> dict[str, Any]:
+    """The true equations with gravity fitted, on the same recording and from the same starts."""
+
+    def solve(candidate: AbstractSystem, start: State, steps: int) -> Trajectory:
+        return row.motion(candidate, start)
+
+    fitted = fit_oracle(
+        row.system,
+        recording,
+        bounds={"gravity": (9.6, 10.0)},
+        starts=[row.system.start],
+        solve=solve,
+        grid=17,
+    ).system
+    errors = [
+        paper_rmse(row.motion(fitted, start), motion) for start, motion in zip(others, held_out, strict=True)
+    ]
+    return {
+        "oracle": paper_rmse(row.motion(fitted, row.system.start), truth),
+        "oracle_held_out_median": float(np.median(errors)),
+    }

@@ -1,0 +1,75 @@
+"""Does the model explain the recording? Residuals should be white and as large as the noise."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+WHITE = 5.0
+"""Standard errors of an autocorrelation beyond which residuals are not white."""
+
+
+class Misfit(NamedTuple):
+    """What was found wrong, in a sentence with a hint; and how the residuals look."""
+
+    messages: tuple[str, ...]
+    autocorrelation: float
+    """Of neighbouring residuals, the largest over channels, in standard errors."""
+    near_impacts: float
+    """Mean square of the residuals close to impacts, over that of the others."""
+    excess: float
+    """Fitted noise over the roughness of the data."""
+
+
+def diagnose(
+    residuals: list[Float[np.ndarray, "samples channels"]],
+    near: list[Bool[np.ndarray, "samples"]],
+    noise: Float[np.ndarray, "2"],
+    roughness: Float[np.ndarray, "2"],
+    known: Bool[np.ndarray, "2"],
+) -> Misfit:
+    """Judge the residuals of all runs, in units of the fitted noise.
+
+    Arguments:
+        residuals: of every run; NaN where nothing was measured.
+        near: samples close to an impact.
+        noise: fitted standard deviations of positions and velocities.
+        roughness: the same from how rough the data are over a few samples, whatever the model.
+        known: which of the two channels were measured.
+    """
+    correlations = [_autocorrelation(r[:, c]) for r in residuals for c in range(r.shape[1])]
+    sums = np.array([(s, n) for s, n in correlations if n > 3])
+    z = float(sums[:, 0].sum() / np.sqrt(max(sums[:, 1].sum(), 1))) if len(sums) else 0.0
+    close = np.concatenate([r[n].ravel() for r, n in zip(residuals, near, strict=True)])
+    far = np.concatenate([r[~n].ravel() for r, n in zip(residuals, near, strict=True)])
+    ratio = 1.0
+    if np.isfinite(close).sum() > 5 and np.isfinite(far).sum() > 5:
+        ratio = float(np.nanmean(close**2) / max(np.nanmean(far**2), 1e-12))
+    excess = float(np.max((noise / roughness)[known])) if known.any() else 1.0
+    messages = []
+    if excess > 1.5:
+        messages.append(
+            f"The residuals are {excess:.1f} times as large as the noise of the data: the model misses "
+            "something."
+        )
+    if ratio > 2.0:
+        messages.append(
+            "The residuals are larger around impacts: contacts may last for several samples, where the model "
+            "has them instantaneous."
+        )
+    if z > WHITE:
+        messages.append(
+            "Neighbouring residuals resemble each other: look for drag (learn damping), spin, a wrong time "
+            "step, or forces between the bodies (a joint field)."
+        )
+    return Misfit(tuple(messages), z, ratio, excess)
+
+
+def _autocorrelation(series: Float[np.ndarray, "samples"]) -> tuple[float, int]:
+    """The sum of products of neighbours, and how many there are, in units of the variance."""
+    variance = np.nanmean(series**2) if np.isfinite(series).any() else 0.0
+    if variance == 0:
+        return 0.0, 0
+    products = series[1:] * series[:-1] / variance
+    valid = np.isfinite(products)
+    return float(products[valid].sum()), int(valid.sum())

@@ -1,0 +1,160 @@
+"""Physical parameters with their errors, in numbers and in words."""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from carom.learning.unknowns import Learned, Shared
+from carom.mechanics import Pair, Scene
+
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One physical parameter.
+
+    Arguments:
+        name: what it is, such as "restitution of contact 1".
+        value: the estimate; None where the data do not determine it.
+        standard_error: by Laplace's approximation, start states and weights integrated out.
+        low, high: a 95 % interval; one-sided at a bound such as e = 1.
+        words: the same in a sentence.
+    """
+
+    name: str
+    value: float | None
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    words: str
+
+    @property
+    def determined(self) -> bool:
+        return self.value is not None
+
+
+def describe_parameters(
+    scene: Scene,
+    learned: Learned,
+    fitted: Shared,
+    spread: Shared,
+    pull: Shared,
+    prior_spread: Shared,
+    impacts: np.ndarray,
+) -> tuple[Parameter, ...]:
+    """All estimated parameters.
+
+    Arguments:
+        fitted: the estimates.
+        spread: their standard errors.
+        pull: the gradient of the cost at the estimate, zero unless a bound is active.
+        prior_spread: standard deviations of their priors.
+        impacts: number of impacts that were found at every contact.
+    """
+    found = []
+    for j in range(scene.contacts):
+        place = contact_name(scene, j)
+        if learned.restitution == "constant":
+            found.append(
+                _bounded(
+                    f"restitution {place}",
+                    *(float(part.restitution[j, 0]) for part in (fitted, spread, pull)),
+                    seen=bool(impacts[j]),
+                )
+            )
+        elif learned.restitution == "speed":
+            found += [
+                _free(
+                    f"restitution {place}, {term}",
+                    *(float(part.restitution[j, k]) for part in (fitted, spread, prior_spread)),
+                    seen=bool(impacts[j]),
+                )
+                for k, term in enumerate(
+                    ("at 1 unit of speed", "per e-fold of speed", "curvature in log speed")
+                )
+            ]
+        if learned.gap:
+            found.append(
+                _free(
+                    f"surface {place}",
+                    *(float(part.shift[j]) for part in (fitted, spread, prior_spread)),
+                    seen=bool(impacts[j]),
+                    offset=scene.candidates[j].offset,
+                )
+            )
+    for k in range(1, scene.bodies if learned.masses else 1):
+        logarithm, error = float(fitted.log_mass[k - 1]), float(spread.log_mass[k - 1])
+        ratio = scene.masses[k] / scene.masses[0] * np.exp(logarithm)
+        # Only impacts between bodies, or a joint potential, tell masses apart.
+        met = any(impacts[j] and k in c.bodies for j, c in enumerate(scene.candidates) if isinstance(c, Pair))
+        found.append(
+            _free(
+                f"mass of body {k + 1} over that of body 1",
+                float(ratio),
+                float(ratio * error),
+                float(ratio * prior_spread.log_mass[k - 1]),
+                seen=met,
+            )
+        )
+    for k in range(scene.bodies if learned.damping else 0):
+        found.append(
+            _free(
+                f"damping rate of body {k + 1}",
+                *(float(part.damping[k]) for part in (fitted, spread, prior_spread)),
+                seen=True,
+            )
+        )
+    return tuple(found)
+
+
+def contact_name(scene: Scene, j: int) -> str:
+    """A contact in words; bodies are counted from 1."""
+    candidate = scene.candidates[j]
+    if isinstance(candidate, Pair):
+        return f"between bodies {candidate.first + 1} and {candidate.second + 1}"
+    walls = sum(1 for c in scene.candidates if c.bodies == candidate.bodies)
+    return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {j + 1}'}"
+
+
+def _undetermined(name: str, reason: str) -> Parameter:
+    return Parameter(name, None, None, None, None, f"{name}: not determined by these data ({reason}).")
+
+
+def _free(
+    name: str, value: float, error: float, prior: float, *, seen: bool, offset: float = 0.0
+) -> Parameter:
+    if not seen:
+        return _undetermined(name, "no such impact was seen")
+    if not np.isfinite(error) or error > 0.5 * prior:
+        return _undetermined(name, "its error is as large as what was known before")
+    value = value + offset
+    low, high = value - 1.96 * error, value + 1.96 * error
+    return Parameter(name, value, error, low, high, f"{name}: {value:.4g} ± {error:.2g}.")
+
+
+def _bounded(name: str, value: float, error: float, pull: float, *, seen: bool) -> Parameter:
+    """A restitution: the normal distribution of the fit, cut off at 0 and 1."""
+    if not seen:
+        return _undetermined(name, "no such impact was seen")
+    if not np.isfinite(error) or error > 0.3:
+        return _undetermined(name, "its error is as large as its range")
+    # On a bound the cost still slopes; where it would have led is the centre of the distribution that is cut.
+    centre = value - pull * error**2 if value in (0.0, 1.0) else value
+    below, above = (_NORMAL.cdf((bound - centre) / error) for bound in (0.0, 1.0))
+
+    def quantile(share: float) -> float:
+        level = min(max(below + share * (above - below), 1e-12), 1 - 1e-12)
+        return float(np.clip(centre + error * _NORMAL.inv_cdf(level), 0.0, 1.0))
+
+    if centre + 1.96 * error > 1:
+        low, high = quantile(0.05), 1.0
+        words = f"{name}: {value:.4g}, at least {low:.4g} (95 %)."
+    elif centre - 1.96 * error < 0:
+        low, high = 0.0, quantile(0.95)
+        words = f"{name}: {value:.4g}, at most {high:.4g} (95 %)."
+    else:
+        low, high = quantile(0.025), quantile(0.975)
+        words = f"{name}: {value:.4g} ± {error:.2g}."
+    return Parameter(name, value, error, low, high, words)

@@ -1,0 +1,173 @@
+"""What the recipe estimates, as one vector: network weights in natural units, and physical parameters."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from carom.models import ImpactNetwork
+from carom.types import RestitutionKind, Values
+
+WEIGHT_SPREAD = 3.0
+"""Standard deviation of the prior on weights; smoothness, not size, is what restrains the force."""
+SPEED_TERMS = 3
+"""Terms of a restitution that depends on the closing speed: a parabola in its logarithm."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Which physical parameters are estimated; the rest are as the scene states them.
+
+    Arguments:
+        restitution: "fixed", "constant" (one e per contact) or "speed" (e falls or rises with closing speed).
+        gap: where the surfaces of walls and bodies are.
+        masses: ratios of the masses to that of the first body.
+        damping: a damping rate per body.
+        gap_per_run: a shift of every gap that differs from run to run, such as where markers were glued.
+    """
+
+    restitution: RestitutionKind = "fixed"
+    gap: bool = True
+    masses: bool = False
+    damping: bool = False
+    gap_per_run: bool = False
+
+    @property
+    def restitution_terms(self) -> int:
+        return SPEED_TERMS if self.restitution == "speed" else 1
+
+
+class Units(NamedTuple):
+    """Scales that make the network's weights numbers near 1, taken from the recording.
+
+    `places` are where the smoothness of the force is judged, and `directions` along which, in those units.
+    """
+
+    center: Float[Values, "coordinates"]
+    scale: Float[Values, "coordinates"]
+    energy: Float[Values, ""]
+    places: Float[Values, "places coordinates"]
+    directions: Float[Values, "places coordinates"]
+
+
+class Shared(NamedTuple):
+    """The unknowns that all segments share; what is not estimated has no elements."""
+
+    weight: Float[Values, "hidden coordinates"]
+    bias: Float[Values, "hidden"]
+    output: Float[Values, "hidden"]
+    shift: Float[Values, "gaps"]
+    restitution: Float[Values, "contacts terms"]
+    log_mass: Float[Values, "bodies"]
+    damping: Float[Values, "bodies"]
+
+    @property
+    def weights(self) -> int:
+        """Number of network weights; they come first in the vector."""
+        return self.weight.size + self.bias.size + self.output.size
+
+
+def initial_shared(
+    template: ImpactNetwork,
+    learned: Learned,
+    *,
+    shift: np.ndarray,
+    restitution: np.ndarray,
+    generator: np.random.Generator,
+) -> Shared:
+    """Random weights with standard normal entries; physical parameters from a first look at the data."""
+    scene = template.scene
+    hidden, inputs = template.potential.weight.shape
+    law = np.zeros((scene.contacts, learned.restitution_terms))
+    law[:, 0] = restitution
+    # NumPy throughout: compiling a dozen tiny programs would take longer than the fit.
+    return Shared(
+        weight=generator.standard_normal((hidden, inputs)),
+        bias=generator.standard_normal(hidden),
+        output=0.1 * generator.standard_normal(hidden),
+        shift=np.asarray(shift, float) if learned.gap else np.zeros(0),
+        restitution=law if learned.restitution != "fixed" else law[:0],
+        log_mass=np.zeros(scene.bodies - 1 if learned.masses else 0),
+        damping=np.zeros(scene.bodies if learned.damping else 0),
+    )  # pyright: ignore
+
+
+def with_unknowns(
+    template: ImpactNetwork, shared: Shared, units: Units, gap_shift: Float[Array, "contacts"] | None = None
+) -> ImpactNetwork:
+    """The model that these unknowns describe, weights back in the recording's own units."""
+    potential = template.potential
+    weight = shared.weight / units.scale[None, :]
+    potential = eqx.tree_at(
+        lambda p: (p.weight, p.bias, p.output),
+        potential,
+        (
+            weight,
+            shared.bias - jnp.sum(weight * units.center[None, :], axis=1),
+            shared.output * units.energy / np.sqrt(potential.hidden),
+        ),
+    )
+    shift = shared.shift if shared.shift.size else template.contact.shift
+    if gap_shift is not None:
+        shift = shift + gap_shift
+    restitution = shared.restitution if shared.restitution.size else template.restitution
+    mass = template.log_mass
+    if shared.log_mass.size:
+        mass = mass + jnp.concatenate([jnp.zeros((1,), mass.dtype), shared.log_mass])
+    damping = shared.damping if shared.damping.size else template.damping_rate
+    return eqx.tree_at(
+        lambda m: (m.potential, m.contact.shift, m.restitution, m.log_mass, m.damping_rate),
+        template,
+        (potential, shift, restitution, mass, damping),
+    )
+
+
+def shared_bounds(shared: Shared) -> tuple[Shared, Shared]:
+    """Lowest and highest values: 0 ≤ e ≤ 1 for a constant restitution, no negative damping."""
+    low = jax.tree.map(lambda x: jnp.full_like(x, -jnp.inf), shared)
+    high = jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), shared)
+    if shared.restitution.shape[-1] == 1:
+        low = low._replace(restitution=jnp.zeros_like(shared.restitution))
+        high = high._replace(restitution=jnp.ones_like(shared.restitution))
+    return low._replace(damping=jnp.zeros_like(shared.damping)), high
+
+
+def roughness(shared: Shared, units: Units) -> tuple[Float[Array, "places"], Float[Array, "places"]]:
+    """How the force changes, and how that changes, along a direction at every place; in natural units.
+
+    A flat force has neither, a spring's has only the first: the prior makes each as small as the data allow.
+    """
+    derivative = jax.nn.sigmoid
+    hidden = len(shared.bias)
+
+    def along(place, direction):
+        def push(step):
+            inner = jnp.sum(shared.weight * (place + step * direction)[None, :], axis=1) + shared.bias
+            slope = jnp.sum(shared.weight * direction[None, :], axis=1)
+            return jnp.sum(shared.output * slope * derivative(inner)) / np.sqrt(hidden)
+
+        first = jax.jacfwd(push)
+        return first(0.0), jax.jacfwd(first)(0.0)
+
+    change, bend = jax.vmap(along)(units.places, units.directions)
+    return change / np.sqrt(len(change)), bend / np.sqrt(len(bend))
+
+
+def shared_prior(start: Shared, units: Units) -> tuple[Shared, Shared]:
+    """Means and precisions: weak for the weights, wide for what is physical."""
+    mean = jax.tree.map(jnp.zeros_like, start)._replace(
+        shift=start.shift,
+        restitution=jnp.zeros_like(start.restitution).at[:, :1].set(0.5),
+    )
+    spread = Shared(
+        *(jnp.full_like(x, WEIGHT_SPREAD) for x in start[:3]),
+        shift=jnp.full_like(start.shift, 1.0) * jnp.max(units.scale),
+        restitution=jnp.full_like(start.restitution, 1.0),
+        log_mass=jnp.full_like(start.log_mass, 2.0),
+        damping=jnp.full_like(start.damping, 10.0),
+    )
+    return mean, jax.tree.map(lambda x: 1 / x**2, spread)

@@ -1,0 +1,113 @@
+"""The recipe `carom` end to end: parameters within their errors, and what is not determined."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import carom
+from carom.data import Recording, Run, disturb_touch
+from carom.learning import Learned, fit_latent_many
+from carom.learning.latent import LatentSettings
+from carom.mechanics import Pair, Scene, Wall
+
+RESTITUTION = Learned(restitution="constant")
+
+
+def ball(seed: int, *, restitution: float = 0.8, steps: int = 250, noise: float = 0.1) -> Recording:
+    system = carom.systems.BouncingBall(restitution=restitution)
+    return carom.simulate(system, steps=steps, step_size=0.02, noise=noise, seed=seed)
+
+
+def assert_within(parameter, truth: float, errors: float = 4.0) -> None:
+    assert parameter.value is not None
+    assert abs(parameter.value - truth) < errors * parameter.standard_error, parameter.words
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return carom.fit(ball(3), learned=RESTITUTION)
+
+
+def test_restitution_floor_and_noise_without_touch(plain):
+    restitution, surface = plain.parameters
+    assert_within(restitution, 0.8)
+    assert_within(surface, 0.0)
+    assert restitution.standard_error < 0.005
+    np.testing.assert_allclose(plain.noise, 0.1, rtol=0.15)
+    assert not plain.misfit.messages
+    assert plain.free
+    assert not plain.failed
+
+
+@pytest.mark.campaign
+def test_several_recordings_together_are_each_as_if_alone(plain):
+    together = fit_latent_many([ball(4), ball(3)], LatentSettings(learned=RESTITUTION), seeds=[1, 0])
+    assert together[1].parameters[0].value == pytest.approx(plain.parameters[0].value, abs=2e-4)
+    assert_within(together[0].parameters[0], 0.8)
+
+
+def test_missing_samples_are_left_out():
+    generator = np.random.default_rng(8)
+    run = ball(5).runs[0]
+    assert run.velocity is not None
+    position = np.where(generator.random(run.position.shape) < 0.2, np.nan, run.position)
+    velocity = np.where(generator.random(run.position.shape) < 0.3, np.nan, run.velocity)
+    holey = replace(ball(5), runs=(replace(run, position=position, velocity=velocity),))
+    assert_within(carom.fit(holey, learned=RESTITUTION).parameters[0], 0.8)
+
+
+@pytest.mark.parametrize("touch", ["observed", "imperfect"])
+def test_touch_perfect_or_not(touch):
+    recording = ball(6)
+    if touch == "imperfect":
+        recording = disturb_touch(recording, missed=0.1, false=0.01, shift=1, seed=6)
+    fit = carom.fit(recording, learned=RESTITUTION, touch=touch)
+    assert_within(fit.parameters[0], 0.8)
+
+
+def test_a_contact_that_was_not_seen_is_not_determined():
+    recording = ball(7)
+    assert recording.scene is not None
+    ceiling = Wall(0, (-1.0,), offset=-30.0)
+    scene = replace(recording.scene, candidates=(*recording.scene.candidates, ceiling))
+    fit = carom.fit(recording.with_scene(scene), learned=RESTITUTION)
+    seen, _, unseen, place = fit.parameters
+    assert_within(seen, 0.8)
+    assert unseen.value is None
+    assert place.value is None
+    assert "no such impact was seen" in unseen.words
+
+
+def test_masses_and_gap_of_two_riders_from_positions_alone():
+    """Closed form: uniform motion, one impact; masses 1 and 2.5, e = 0.6, contact at distance 0.1."""
+    generator = np.random.default_rng(3)
+    time, runs = np.arange(101) * 0.01, []
+    for _ in range(6):
+        start = np.array([generator.uniform(0.3, 0.6), generator.uniform(-0.6, -0.3)])
+        before = np.array([generator.uniform(-1.5, -0.5), generator.uniform(0.2, 1.0)])
+        instant = (start[0] - start[1] - 0.1) / (before[1] - before[0])
+        impulse = -1.6 * (before[0] - before[1]) / (1 + 1 / 2.5)
+        after = before + impulse * np.array([1.0, -1 / 2.5])
+        path = start + before * np.minimum(time, instant)[:, None]
+        path += after * np.maximum(time - instant, 0)[:, None]
+        runs.append(Run(time, path[:, :, None] + 0.002 * generator.standard_normal((101, 2, 1))))
+    scene = Scene(bodies=2, dimension=1, candidates=(Pair(0, 1),))
+    fit = carom.fit(Recording(tuple(runs), 0.01, scene), learned=Learned(restitution="constant", masses=True))
+    for parameter, truth in zip(fit.parameters, (0.6, 0.1, 2.5), strict=True):
+        assert_within(parameter, truth)
+
+
+def test_damping_of_a_pendulum():
+    system = carom.systems.Pendulum(damping=0.8)
+    recording = carom.simulate(system, steps=200, step_size=0.02, noise=0.05, seed=100)
+    fit = carom.fit(recording, learned=Learned(damping=True, gap=False))
+    assert_within(fit.parameters[0], 0.8)
+
+
+@pytest.mark.campaign
+def test_drag_that_the_model_does_not_have_is_diagnosed():
+    system = carom.systems.Pendulum(damping=0.8)
+    recording = carom.simulate(system, steps=200, step_size=0.02, noise=0.01, seed=100)
+    fit = carom.fit(recording, learned=Learned(gap=False))
+    assert any("drag" in message for message in fit.misfit.messages)
