@@ -18,7 +18,7 @@ from carom.errors import InputError
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.experiments.fingerprint import fingerprint
 from carom.experiments.published import published_motion
-from carom.experiments.run import held_out_forecasts, held_out_starts
+from carom.experiments.scores import held_out_forecasts, held_out_starts
 from carom.experiments.workers import Task, Tell, run_tasks
 from carom.learning import LatentFit, LatentSettings, Learned, Touch, TouchSensor, fit_latent_many
 from carom.models import forecast

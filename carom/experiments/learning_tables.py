@@ -1,22 +1,17 @@
 """The committed document of the recipe `carom`, `results/learning.json`, and its tables in Markdown."""
 
-import json
 import math
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-import carom
-from carom.atomic import atomic_write
 from carom.errors import InputError
 from carom.experiments.comparison import Table
 from carom.experiments.formatting import MISSING, number, of_total, spread_mean
 from carom.experiments.learning import ROWS
-from carom.experiments.results import source_hash
+from carom.experiments.results import write_document
 from carom.experiments.statistics import Share, Spread, spread
 from carom.experiments.tables import markdown
 
@@ -39,23 +34,14 @@ def write_learning(results: Mapping[str, Mapping[str, Any]], path: Path, *, comm
     unknown = sorted(set(results) - set(ROWS))
     if unknown:
         raise InputError(f"There are no rows {unknown}; there are {list(ROWS)}.")
-    document = {
-        "command": command,
-        "versions": {
-            "carom": carom.__version__,
-            "jax": jax.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "source_sha256": source_hash(),
-        "devices": sorted({result["device"] for result in results.values()}),
-        "seeds": sorted({line["seed"] for result in results.values() for line in result["rows"]}),
+    write_document(
+        path,
+        command=command,
+        devices=[result["device"] for result in results.values()],
+        seeds=sorted({line["seed"] for result in results.values() for line in result["rows"]}),
         # In the order of the table, whatever order they were finished or read in.
-        "rows": {name: _condensed(name, results[name]) for name in ROWS if name in results},
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        rows={name: _condensed(name, results[name]) for name in ROWS if name in results},
+    )
 
 
 def main_markdown(document: Document) -> str:

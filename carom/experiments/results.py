@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,17 @@ def write_results(
     summaries: Sequence[dict[str, Any]], oracle: dict[str, list[float]], path: Path, *, command: str
 ) -> None:
     """One document with every row, the versions and a hash of the source that made it."""
+    write_document(
+        path,
+        command=command,
+        devices=[summary["device"] for summary in summaries],
+        oracle={key: [_rounded(value) for value in values] for key, values in oracle.items()},
+        units=[_condensed(summary) for summary in summaries],
+    )
+
+
+def write_document(path: Path, *, command: str, devices: Iterable[str], **content: Any) -> None:
+    """Results with what made them: the command, versions, a hash of the source, devices."""
     document = {
         "command": command,
         "versions": {
@@ -58,10 +69,9 @@ def write_results(
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "source_sha256": source_hash(),
-        "devices": sorted({summary["device"] for summary in summaries}),
-        "oracle": {key: [_rounded(value) for value in values] for key, values in oracle.items()},
-        "units": [_condensed(summary) for summary in summaries],
+        "source_sha256": _source_hash(),
+        "devices": sorted(set(devices)),
+        **content,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as temporary:
@@ -88,7 +98,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if np.isfinite(value) else None
 
 
-def source_hash() -> str:
+def _source_hash() -> str:
     """A hash of the package's source files, to tell which code made the numbers."""
     digest = hashlib.sha256()
     for path in sorted(Path(carom.__file__).parent.rglob("*.py")):

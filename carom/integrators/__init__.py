@@ -1,15 +1,10 @@
 """Time-stepping schemes, one per file. They take functions, not systems."""
 
 from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_half_grid, to_sample_grid
+from carom.integrators.contact_times import DECIDED_BY_GAP, EXCLUDED, SCHEDULED
 from carom.integrators.rollout import consecutive, prepend, rollout
 from carom.integrators.stormer_verlet import stormer_verlet_step
-from carom.integrators.time_of_impact import (
-    DECIDED_BY_GAP,
-    EXCLUDED,
-    SCHEDULED,
-    ImpactReport,
-    time_of_impact_step,
-)
+from carom.integrators.time_of_impact import ImpactReport, time_of_impact_step
 from carom.integrators.velocity_verlet import velocity_verlet_step
 
 __all__ = [

@@ -8,53 +8,19 @@ even by a perfect sensor, so that the motion has its say; a missing sensor says 
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from carom.data import Run
+from carom.learning.motion_windows import WindowFit, Windows, local_noise
+from carom.learning.touch_sensor import TouchSensor
 from carom.mechanics import Pair, Scene, Wall
 
-Touch = Literal["observed", "inferred", "imperfect"]
-STRONGEST = 12.0
-"""Log-odds that a touch reading can add at most."""
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where inside a step an impact is tried."""
 REACH = 2
 """By how many steps a found impact may still be moved, either way."""
-
-
-@dataclass(frozen=True)
-class TouchSensor:
-    """How a touch reading relates to impacts.
-
-    Arguments:
-        missed: share of impacts without a reading.
-        false: share of other samples with one.
-        delay: greatest shift of a reading, in samples either way; all shifts are equally likely.
-    """
-
-    missed: float = 0.1
-    false: float = 0.01
-    delay: int = 1
-
-    def log_odds(self, reading: Bool[np.ndarray, "samples"]) -> Float[np.ndarray, "samples"]:
-        """Log-likelihood ratio of the readings around each sample, with an impact there and without."""
-        shifts = range(-self.delay, self.delay + 1)
-        padded = np.pad(reading, self.delay)
-        near = np.mean(
-            [padded[self.delay + shift : self.delay + shift + len(reading)] for shift in shifts], axis=0
-        )
-        count = near * len(shifts)
-        # One of the readings nearby belongs to the impact unless it was missed; the rest are false alarms.
-        false, missed = np.clip([self.false, self.missed], 1e-9, 1 - 1e-9)
-        seen = (1 - missed) * count / len(shifts) / false + missed
-        # However good the sensor, a touch without any kink in the motion is no impact to learn from.
-        return np.clip(np.log(np.maximum(seen, 1e-12)), None, STRONGEST)
-
-
-PERFECT = TouchSensor(missed=0.0, false=0.0, delay=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +64,13 @@ def find_impacts(
     """
     if half_width is None:
         half_width = 5 if run.velocity is not None else 12
-    windows = _Windows(run, half_width)
+    windows = Windows(run, half_width)
     # A velocity is worth a position per step until both noises are known; so no unit matters.
     weight = np.array([1.0, np.median(windows.step) ** 2])
     smooth = windows.fit(None, None, weight)
     for _ in range(3):
-        smooth = windows.fit(None, None, 1 / _noise(smooth) ** 2)
-    noise = _noise(smooth)
+        smooth = windows.fit(None, None, 1 / local_noise(smooth) ** 2)
+    noise = local_noise(smooth)
     weight = 1 / noise**2
     typical = float(np.sqrt(np.median(np.sum(smooth.acceleration**2, axis=(1, 2)))))
     # Without this a sharp parabola would pass for smooth motion through an impact.
@@ -142,7 +108,7 @@ def find_impacts(
 
 def _at_best_neighbours(
     peaks: Impacts,
-    windows: "_Windows",
+    windows: Windows,
     scene: Scene,
     told: Float[np.ndarray, "steps contacts"],
     *,
@@ -187,103 +153,7 @@ def _at_best_neighbours(
     return replace(peaks, log_odds=log_odds, chosen=chosen, gap=kink[0], before=kink[1], after=kink[2])
 
 
-@dataclass(frozen=True, eq=False)
-class _WindowFit:
-    squares: Float[np.ndarray, "steps 2"]
-    """Sums of squares of positions and velocities."""
-    counts: Float[np.ndarray, "steps 2"]
-    position: Float[np.ndarray, "steps bodies dimension"]
-    velocity_before: Float[np.ndarray, "steps bodies dimension"]
-    velocity_after: Float[np.ndarray, "steps bodies dimension"]
-    acceleration: Float[np.ndarray, "steps bodies dimension"]
-
-    def misfit(self, weight: np.ndarray, stiffness: float) -> Float[np.ndarray, "steps"]:
-        """Weighted sum of squares, an unlikely acceleration included."""
-        return self.squares @ weight + stiffness * np.sum(self.acceleration**2, axis=(1, 2))
-
-
-class _Windows:
-    """Least squares over a few samples around every step: q = q₀ + v t + ½ a t² + Δ (t − t_c)₊."""
-
-    def __init__(self, run: Run, half_width: int):
-        steps, (bodies, dimension) = len(run) - 1, run.position.shape[1:]
-        self.bodies, self.dimension = bodies, dimension
-        starts = np.clip(np.arange(steps) - half_width + 1, 0, max(0, len(run) - 2 * half_width))
-        self.index = starts[:, None] + np.arange(min(2 * half_width, len(run)))
-        self.step = np.diff(run.time)
-        flat = run.position.reshape(len(run), -1)
-        speed = np.full_like(flat, np.nan) if run.velocity is None else run.velocity.reshape(len(run), -1)
-        self.time = run.time[self.index] - run.time[:-1, None]
-        self.value = np.stack([flat[self.index], speed[self.index]], axis=2)  # steps window 2 coordinates
-        self.known = np.isfinite(self.value)
-        self.value = np.where(self.known, self.value, 0.0)
-        columns = [np.interp(run.time, run.time[ok], c[ok]) for c in flat.T for ok in [np.isfinite(c)]]
-        filled = np.stack(columns, axis=1)
-        self.filled_position = (0.5 * (filled[1:] + filled[:-1])).reshape(steps, bodies, dimension)
-
-    def fit(self, directions, place, weight=(1.0, 1.0), stiffness: float = 0.0) -> _WindowFit:
-        """`directions` (steps, jumps, coordinates) or None; the jump is at `place` of the step.
-
-        `stiffness` is the precision with which accelerations are expected to vanish.
-        """
-        steps, coordinates = len(self.value), self.value.shape[-1]
-        if directions is None:
-            directions = np.zeros((steps, 0, coordinates))
-        kink = (0.5 if place is None else place) * self.step
-        t = self.time - kink[:, None]
-        ones, zeros = np.ones_like(t), np.zeros_like(t)
-        # Rows: (window, channel); columns: q₀, v, a at the kink.
-        smooth = np.stack(
-            [np.stack([ones, t, 0.5 * t**2], -1), np.stack([zeros, ones, t], -1)], axis=2
-        )  # steps window 2 3
-        ramp = np.stack([np.maximum(t, 0), (t > 0).astype(float)], axis=2)  # steps window 2
-        jumps = directions.shape[1]
-        size = 3 * coordinates + jumps
-        matrix, vector = np.zeros((steps, size, size)), np.zeros((steps, size))
-        designs = []
-        for c in range(coordinates):
-            design = np.zeros((*smooth.shape[:3], size))
-            design[..., 3 * c : 3 * c + 3] = smooth
-            for k in range(jumps):
-                design[..., 3 * coordinates + k] = ramp * directions[:, None, None, k, c]
-            w = self.known[..., c] * np.asarray(weight)
-            matrix += np.einsum("nwci,nwc,nwcj->nij", design, w, design)
-            vector += np.einsum("nwci,nwc,nwc->ni", design, w, self.value[..., c])
-            matrix[:, 3 * c + 2, 3 * c + 2] += stiffness
-            designs.append(design)
-        scale = np.sqrt(np.maximum(np.einsum("nii->ni", matrix), 1e-300))
-        balanced = matrix / scale[:, :, None] / scale[:, None, :] + 1e-10 * np.eye(size)
-        solution = np.linalg.solve(balanced, (vector / scale)[..., None])[..., 0] / scale
-        squares, counts = np.zeros((steps, 2)), np.zeros((steps, 2))
-        for c, design in enumerate(designs):
-            away = (self.value[..., c] - np.einsum("nwci,ni->nwc", design, solution)) * self.known[..., c]
-            squares += np.sum(away**2, axis=1)
-            counts += np.sum(self.known[..., c], axis=1)
-        shape = (steps, self.bodies, self.dimension)
-        parts = solution[:, : 3 * coordinates].reshape(steps, coordinates, 3)
-        jump = np.einsum("nk,nkc->nc", solution[:, 3 * coordinates :], directions)
-        return _WindowFit(
-            squares,
-            counts,
-            parts[..., 0].reshape(shape),
-            parts[..., 1].reshape(shape),
-            (parts[..., 1] + jump).reshape(shape),
-            parts[..., 2].reshape(shape),
-        )
-
-
-def _noise(smooth: _WindowFit) -> Float[np.ndarray, "2"]:
-    """Standard deviations from windows without a kink, which are most: so the median."""
-    spent = 3 * np.prod(smooth.position.shape[1:])
-    total = smooth.counts.sum(axis=1, keepdims=True)
-    freedom = np.maximum(smooth.counts * (1 - spent / np.maximum(total, spent + 1)), 1)
-    variance = np.where(smooth.counts > 0, smooth.squares / freedom, np.nan)
-    known = smooth.counts.sum(axis=0) > 0
-    middle = np.array([np.nanmedian(variance[:, c]) if known[c] else 1.0 for c in range(2)])
-    return np.sqrt(np.maximum(middle, 1e-18))
-
-
-def _kink(candidate: Wall | Pair, scene: Scene, position, fit: _WindowFit) -> Float[np.ndarray, "3 steps"]:
+def _kink(candidate: Wall | Pair, scene: Scene, position, fit: WindowFit) -> Float[np.ndarray, "3 steps"]:
     """The gap at the kink of every window, and its rates before and after."""
     normal = _normal(candidate, scene, position)
     before, after = (np.einsum("nkd,nkd->n", normal, v) for v in (fit.velocity_before, fit.velocity_after))

@@ -6,8 +6,10 @@ from typing import overload
 
 from carom.data import Recording
 from carom.errors import InputError
-from carom.learning.contacts import Touch
-from carom.learning.latent import LatentFit, LatentSettings, fit_latent
+from carom.learning.latent import fit_latent
+from carom.learning.latent_fit import LatentFit
+from carom.learning.latent_settings import LatentSettings
+from carom.learning.touch_sensor import Touch
 from carom.learning.unknowns import Learned
 from carom.learning.window_loss import WindowedSettings
 from carom.learning.windowed import Fit, fit_windowed

@@ -16,7 +16,7 @@ import numpy as np
 from carom.atomic import atomic_write
 from carom.data import Recording
 from carom.errors import InputError
-from carom.learning.latent import LatentFit
+from carom.learning.latent_fit import LatentFit
 from carom.learning.model_file import load_model, read_notes, save_model
 from carom.learning.windowed import Fit
 from carom.models import AbstractModel

@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import chi2
 
 from carom.data import Run, simulate
-from carom.learning.contacts import PERFECT, TouchSensor, find_impacts
+from carom.learning.contacts import find_impacts
+from carom.learning.touch_sensor import PERFECT, TouchSensor
 from carom.mechanics import Pair, Scene, Wall
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum
 

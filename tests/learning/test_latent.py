@@ -7,8 +7,7 @@ import pytest
 
 import carom
 from carom.data import Recording, Run, disturb_touch
-from carom.learning import Learned, fit_latent_many
-from carom.learning.latent import LatentSettings
+from carom.learning import LatentSettings, Learned, fit_latent_many
 from carom.mechanics import Pair, Scene, Wall
 
 RESTITUTION = Learned(restitution="constant")

@@ -1,0 +1,138 @@
+"""When gaps close along the parabola q + τ v + ½τ² a, with derivatives by the implicit function theorem.
+
+A schedule may say of each contact that it happens in this step, or that it does not.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from carom.mechanics import Surfaces, contact_rate
+from carom.types import Coordinates, PerContact, Scalar, State
+
+DECIDED_BY_GAP, SCHEDULED, EXCLUDED = 0, 1, -1
+"""What a schedule says of a contact in a step."""
+Schedule = Int[Array, "contacts"]
+
+
+def contact_times(
+    geometry: Surfaces,
+    state: State,
+    acceleration: Coordinates,
+    remaining: Float[Array, ""],
+    resting: Bool[Array, "contacts"],
+    schedule: Schedule,
+    *,
+    step_size: Scalar,
+    grazing_speed: float,
+) -> tuple[PerContact, Bool[Array, "contacts"]]:
+    """When each gap closes within `remaining`, ∞ where it does not; and whether it does so at a graze."""
+
+    def path(state, acceleration, geometry):
+        def gap_at(time):
+            here = state.position + time * state.velocity + 0.5 * time**2 * acceleration
+            return geometry.gap(here)
+
+        return gap_at
+
+    gap_at = path(state, acceleration, geometry)
+    # The search for the root must not be differentiated.
+    fixed_gap_at = path(*lax.stop_gradient((state, acceleration)), _fixed(geometry))
+    limit = lax.stop_gradient(remaining)
+    initial = fixed_gap_at(jnp.zeros_like(limit))
+    if not len(initial):
+        return initial, jnp.zeros((0,), bool)
+    scheduled = schedule == SCHEDULED
+    rounding = jnp.where(scheduled, 0, jnp.minimum(initial, 0))  # what an impact left of its overlap
+    contacts = jnp.arange(len(initial))
+
+    def gaps_at(times, gap_at=fixed_gap_at):
+        return jax.vmap(lambda t, j: gap_at(t)[j])(times, contacts) - rounding
+
+    def rates_at(times):
+        return jax.vmap(lambda t, j: jax.jvp(fixed_gap_at, (t,), (jnp.ones_like(t),))[1][j])(times, contacts)
+
+    end = jnp.broadcast_to(limit, initial.shape)
+    closes = (schedule == DECIDED_BY_GAP) & ~resting & (gaps_at(end) < 0) & (limit > 0)
+    tolerance = 4 * jnp.finfo(initial.dtype).eps
+    iterations = 3 + jnp.finfo(initial.dtype).nmant
+
+    def refine(search):
+        # Newton on g(τ)/τ, kept inside the bracket: dividing by τ removes the root at the start that a step
+        # which begins on the surface has, and leaves the sign positive before contact, negative after.
+        count, low, high, time, _ = search
+        gap = gaps_at(time)
+        low, high = jnp.where(gap > 0, time, low), jnp.where(gap > 0, high, time)
+        slope = rates_at(time) - gap / time
+        newton = time - gap / jnp.where(slope == 0, 1, slope)
+        inside = (newton >= low) & (newton <= high) & (newton > 0)
+        better = jnp.where(inside, newton, 0.5 * (low + high))
+        return count + 1, low, high, better, jnp.abs(better - time) <= tolerance * end
+
+    def unfinished(search):
+        return (search[0] < iterations) & jnp.any(closes & ~search[-1])
+
+    opening = jnp.maximum(initial, 0)
+    chord = opening / jnp.where(closes, opening - gaps_at(end), 1)
+    guess = jnp.where(closes & (chord > 0), chord, 0.5) * jnp.where(limit > 0, end, 1)
+    search = 0, jnp.zeros_like(end), end, guess, jnp.zeros(end.shape, bool)
+    root = lax.while_loop(unfinished, refine, search)[3]
+
+    low_end, high_end = end - 2 * step_size, end + step_size
+
+    def approach(_, time):
+        rate = jnp.minimum(rates_at(time), -grazing_speed)
+        return jnp.clip(time - gaps_at(time) / rate, low_end, high_end)
+
+    # A scheduled root may lie a little outside the step: plain Newton, since no bracket is known.
+    root = jnp.where(scheduled, lax.fori_loop(0, 6, approach, 0.5 * end), root)
+
+    rate = rates_at(root)
+    # One more Newton step at a fixed slope carries the derivative −(∂g/∂θ)/(dg/dt) of the root.
+    time = root - gaps_at(root, gap_at) / jnp.minimum(rate, -grazing_speed)
+    time = jnp.where(scheduled, jnp.clip(time, low_end, high_end), time)
+    due = closes | scheduled
+    return jnp.where(due, time, jnp.inf), due & (rate > -grazing_speed)
+
+
+def affine_contact_times(
+    geometry: Surfaces,
+    state: State,
+    acceleration: Coordinates,
+    remaining: Float[Array, ""],
+    resting: Bool[Array, "contacts"],
+    schedule: Schedule,
+    *,
+    step_size: Scalar,
+    grazing_speed: float,
+) -> tuple[PerContact, Bool[Array, "contacts"]]:
+    """As `contact_times`, in closed form: along the path an affine gap is the parabola g + uτ + ½aτ²."""
+    jacobian = geometry.jacobian(state.position)
+    gap = geometry.gap(state.position)
+    rate, pull = contact_rate(jacobian, state.velocity), contact_rate(jacobian, acceleration)
+    scheduled = schedule == SCHEDULED
+    # What an impact just made has left of its overlap is no distance to fall.
+    gap = gap - jnp.where(scheduled, 0, jnp.minimum(lax.stop_gradient(gap), 0))
+    limit, g, u, a = lax.stop_gradient((remaining, gap, rate, pull))
+    closes = (schedule == DECIDED_BY_GAP) & ~resting & (g + limit * (u + 0.5 * limit * a) < 0) & (limit > 0)
+    due = closes | scheduled
+    # The root at which the gap closes, where its rate is −√(u² − 2ag); each form is free of cancellation.
+    speed = jnp.sqrt(jnp.maximum(u**2 - 2 * a * g, 0))
+    falling, rising = speed - u, jnp.where(a < 0, -a, 1)
+    root = jnp.where(u > 0, (u + speed) / rising, 2 * g / jnp.where(falling > 0, falling, 1))
+    low, high = limit - 2 * step_size, limit + step_size
+    root = jnp.where(
+        due, jnp.clip(root, jnp.where(scheduled, low, 0), jnp.where(scheduled, high, jnp.abs(limit))), 0
+    )
+    rate_there = u + a * root
+    slope = jnp.minimum(rate_there, -grazing_speed)
+    # One Newton step at a fixed slope carries the derivative −(∂g/∂θ)/(dg/dt) of the root.
+    time = root - (gap + root * (rate + 0.5 * root * pull)) / slope
+    time = jnp.where(scheduled, jnp.clip(time, low, high), time)
+    return jnp.where(due, time, jnp.inf), due & (rate_there > -grazing_speed)
+
+
+def _fixed(geometry: Surfaces) -> Surfaces:
+    """The same surfaces without derivatives by where they are."""
+    return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, geometry)

@@ -1,0 +1,174 @@
+"""One round of the recipe `carom` as a compiled program: least squares, then noise and smoothness anew."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from carom.learning.least_squares import Bounds, Prior, Unknowns, minimise, shared_covariance
+from carom.learning.segments import Segments
+from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
+from carom.models import ImpactNetwork
+from carom.types import Scalar, State, Values
+
+MARGIN = 1e-2
+"""The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
+OVERLAP = 0.005
+"""How far, as a share of the noise, a start state may reach into a surface, softly."""
+ITERATIONS = 12
+"""Steps of least squares between two estimates of noise and smoothness."""
+
+
+@dataclass(frozen=True)
+class SharedShape:
+    """From the vector of shared unknowns to its parts.
+
+    Hashable, so that programs are compiled once per shape.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+
+    def __call__(self, vector: Float[Values, "shared"]) -> Shared:
+        ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
+        return Shared(
+            *(vector[a:b].reshape(shape) for a, b, shape in zip(ends, ends[1:], self.shapes, strict=False))
+        )
+
+
+class Estimate(NamedTuple):
+    """What a round starts from and improves."""
+
+    unknowns: Unknowns
+    noise: Float[Values, "2"]
+    precision: Float[Values, "2"]
+    """Of the prior that the force is flat, and that it is straight."""
+
+
+class Outcome(NamedTuple):
+    """An estimate and what is known of it."""
+
+    estimate: Estimate
+    log_likelihood: Float[Values, ""]
+    covariance: Float[Values, "shared shared"]
+    """Of the shared unknowns, the others integrated out."""
+    gradient: Float[Values, "shared"]
+    """Of the cost; zero but for unknowns that lean on a bound."""
+
+
+# Compiled by itself so that the transformations around it find it traced.
+@jax.jit
+def segment_motion(model: ImpactNetwork, start: State, duration, schedule) -> tuple[State, Array]:
+    """States on the sample grid, the start included, under a schedule, and when its impacts took place."""
+
+    def step(state, inputs):
+        length, plan = inputs
+        after, contact, instant = model.move(state, length, plan)
+        return after, (model.leave(state, after, contact), instant)
+
+    _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, schedule))
+    states = jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), start, rest)
+    return states, instants
+
+
+def split_local(local, model: ImpactNetwork) -> tuple[State, Array]:
+    """The unknowns of one segment: its start state, and what its run adds to the gaps."""
+    size, shape = model.scene.coordinates, (model.scene.bodies, model.scene.dimension)
+    state = State(local[:size].reshape(shape), local[size : 2 * size].reshape(shape))
+    return state, local[2 * size :]
+
+
+@partial(jax.jit, static_argnames="unravel")
+def improve_together(template: ImpactNetwork, hinge: Scalar, *batch, unravel: SharedShape) -> Outcome:
+    """`improve` for many estimations of one shape at once."""
+    return jax.vmap(partial(improve, template, hinge, unravel=unravel))(*batch)
+
+
+def improve(
+    template: ImpactNetwork,
+    hinge: Scalar,
+    units: Units,
+    estimate: Estimate,
+    segments: Segments,
+    prior_local: tuple[Array, Array],
+    *,
+    unravel: SharedShape,
+) -> Outcome:
+    """Least squares, then noise and smoothness anew.
+
+    Arguments:
+        template: the model, whose unknowns are replaced.
+        hinge: how softly scheduled impacts are kept within their time, as a share of a step.
+        prior_local: means and precisions of the unknowns of the segments.
+    """
+    unknowns, noise, precision = estimate
+    first = unravel(unknowns.shared)
+    low, high = (ravel_pytree(x)[0] for x in shared_bounds(first))
+    weights = first.weights
+    counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
+
+    def residuals(shared, local, data):
+        start, shift = split_local(local, template)
+        model = with_unknowns(template, unravel(shared), units, shift if shift.size else None)
+        motion, instants = segment_motion(model, start, data.duration, data.schedule)
+        predicted = jnp.stack([motion.position, motion.velocity], axis=1)
+        away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
+        # Where no sample counts, nothing else does.
+        seen = jnp.any(data.known, axis=(1, 2, 3))
+        early = jnp.maximum(data.earliest + MARGIN - instants, 0)
+        late = jnp.maximum(instants - data.latest + MARGIN, 0)
+        timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
+        if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
+            return away.reshape(len(away), 2, -1), timing
+        overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (OVERLAP * noise[0])
+        overlap = jnp.where(seen[0], overlap, 0)
+        return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
+
+    mean, precisions = (ravel_pytree(part)[0] for part in shared_prior(first, units))
+
+    def rough(shared):
+        return jnp.stack(roughness(unravel(shared), units))
+
+    def rough_residuals(shared):
+        return (jnp.sqrt(precision)[:, None] * rough(shared)).ravel()
+
+    solution = minimise(
+        residuals,
+        unknowns,
+        segments,
+        Prior(mean, precisions, *prior_local, rough_residuals),
+        Bounds(low, high),
+        max_iterations=ITERATIONS,
+    )
+    covariance = shared_covariance(solution.normal)
+    # MacKay: the strength of a prior follows from how much of what it restrains the data determine.
+    fitted = solution.unknowns.shared
+    bends = jax.jacfwd(rough)(fitted)
+    inverse = jnp.linalg.inv(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, bends, bends))
+    allowed, left = (jnp.einsum("gip,pq,giq->g", bends, c, bends) for c in (inverse, covariance))
+    determined = jnp.clip(precision * (allowed - left), 1e-2, None)
+    wanted = determined / jnp.sum(rough(fitted) ** 2, axis=1)
+    # The fixed point is approached by ever smaller steps; longer ones get there sooner.
+    new_precision = jnp.clip(precision * jnp.clip(wanted / precision, 1e-2, 1e2) ** 1.8, 1e-4, 1e8)
+    spent = (
+        weights
+        - jnp.sum(precisions[:weights] * jnp.diagonal(covariance)[:weights])
+        - jnp.sum(precision * left)
+    )
+    spent = jnp.clip(spent, 1.0, weights)
+    squares = solution.normal.squares * noise**2
+    used = spent + unknowns.local.size + (unknowns.shared.size - weights)
+    freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
+    variance = squares / jnp.maximum(counts * freedom, 1.0)
+    new_noise = jnp.where(counts > 0, jnp.sqrt(jnp.maximum(variance, 1e-14)), noise)
+    likelihood = -jnp.sum(counts * jnp.log(new_noise))
+    return Outcome(
+        Estimate(solution.unknowns, new_noise, new_precision),
+        likelihood,
+        covariance,
+        solution.normal.shared_gradient,
+    )

@@ -1,0 +1,123 @@
+"""A recording with all that can be said of it before the first least squares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from carom.data import Recording
+from carom.learning.contacts import Impacts, find_impacts
+from carom.learning.latent_settings import LatentSettings
+from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans
+from carom.learning.touch_sensor import TouchSensor
+from carom.learning.unknowns import Units
+from carom.models import ImpactNetwork
+from carom.models.impact_network import Field
+from carom.types import State, Values
+
+PLACES = 32
+"""Where the smoothness of the force is judged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One recording with all that is known before the first least squares."""
+
+    recording: Recording
+    impacts: list[Impacts]
+    plans: list[Plan]
+    guess: dict[str, np.ndarray]
+    units: Units
+    starts: Sequence[State] | None
+    run_gaps: np.ndarray | None
+    """First guesses of what each run adds to the gaps, where that is estimated."""
+
+    @classmethod
+    def of(
+        cls,
+        recording: Recording,
+        template: ImpactNetwork,
+        settings: LatentSettings,
+        sensor: TouchSensor | None,
+        starts: Sequence[State] | None,
+    ) -> "Problem":
+        known = not settings.learned.masses
+        impacts = [find_impacts(r, template.scene, sensor=sensor, masses_known=known) for r in recording.runs]
+        guess = first_guess(impacts, recording)
+        units = natural_units(recording, impacts, settings.field)
+        run_gaps = None
+        surfaces = [guess["shift"]] * len(impacts)
+        if settings.learned.gap_per_run:
+            surfaces = [first_guess([found], recording)["shift"] for found in impacts]
+            common = guess["shift"] if settings.learned.gap else 0.0
+            run_gaps = np.array(surfaces) - common
+        decided = plans(recording, impacts, surfaces, blind=settings.blind)
+        return cls(recording, impacts, decided, guess, units, starts, run_gaps)
+
+    @property
+    def noise(self) -> np.ndarray:
+        return np.median([found.noise for found in self.impacts], axis=0)
+
+    def first_states(self, places: Layout) -> np.ndarray:
+        """Start states of the segments, from the data near each."""
+        states = first_states(self.recording, self.impacts, places)
+        if self.run_gaps is not None:
+            states = np.concatenate([states, self.run_gaps[places.run]], axis=1)
+        return self.with_known_starts(states, places)[0]
+
+    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray]:
+        """Start states, and the precisions with which they are known beforehand."""
+        states = np.array(states)
+        # A prior that only matters where no sample does.
+        precision = np.full(states.shape, (100 * float(np.max(self.units.scale))) ** -2)
+        if self.run_gaps is not None:
+            # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
+            precision[:, -self.run_gaps.shape[1] :] = float(np.max(self.units.scale)) ** -2
+        if self.starts is not None:
+            size = 2 * self.recording.bodies * self.recording.dimension
+            for row in np.flatnonzero(places.sample == 0):
+                start = self.starts[places.run[row]]
+                states[row, :size] = np.concatenate([np.ravel(start.position), np.ravel(start.velocity)])
+                precision[row, :size] = (1e-4 * self.noise[0]) ** -2
+        return states, precision
+
+    def segments(self, places: Layout, *, free: bool) -> Segments:
+        chosen = [plan.undecided() if free else plan for plan in self.plans]
+        return cut(self.recording, chosen, places)
+
+
+def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:
+    """Scales from the range of the recording and its typical acceleration; where smoothness is judged."""
+    width = recording.dimension if field == "shared" else recording.dimension * recording.bodies
+    values = np.concatenate([run.position.reshape(-1, width) for run in recording.runs])
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    scale = np.maximum(0.5 * (high - low), 1e-9)
+    acceleration = float(np.median([found.acceleration for found in impacts]))
+    center = 0.5 * (low + high)
+    if width == 1:
+        places, directions = np.linspace(-1, 1, PLACES)[:, None], np.ones((PLACES, 1))
+    else:
+        whole = values[np.isfinite(values).all(axis=1)]
+        places = (whole[np.linspace(0, len(whole) - 1, 2 * PLACES).astype(int)] - center) / scale
+        directions = np.random.default_rng(0).standard_normal(places.shape)
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    energy = max(acceleration, 1e-9) * scale.max()
+    return Units(center, scale, np.asarray(energy), places, directions)
+
+
+def first_guess(impacts: Sequence[Impacts], recording: Recording) -> dict[str, np.ndarray]:
+    """Surfaces and restitution from the impacts that were found."""
+    scene = recording.scene
+    assert scene is not None
+    shift, restitution = np.zeros(scene.contacts), np.full(scene.contacts, scene.restitution)
+    for j in range(scene.contacts):
+        gaps = np.concatenate([found.gap[found.chosen[:, j], j] for found in impacts])
+        ratios = [-(f.after[f.chosen[:, j], j] / f.before[f.chosen[:, j], j]) for f in impacts]
+        if not len(gaps):
+            # No impact was seen: the surface lies out of reach of what was.
+            reach = min(float(found.smooth_gap[:, j].min()) for found in impacts)
+            shift[j] = min(0.0, reach - 5 * max(float(found.noise[0]) for found in impacts))
+        else:
+            shift[j] = np.median(gaps)
+            restitution[j] = np.clip(np.median(np.concatenate(ratios)), 0.05, 0.99)
+    return {"shift": shift, "restitution": restitution}
