@@ -16,9 +16,14 @@ from carom.types import State, Trajectory
 HELD_OUT_STARTS = 50
 
 
-def held_out_starts(system: AbstractSystem, count: int = HELD_OUT_STARTS) -> list[State]:
-    """Start states that no recording starts from, inside the range of energies that recordings visit."""
-    generator = np.random.default_rng(2021)
+def held_out_starts(
+    system: AbstractSystem, count: int = HELD_OUT_STARTS, *, seed: int | list[int] = 2021
+) -> list[State]:
+    """Start states that no recording starts from, inside the range of energies that recordings visit.
+
+    Another `seed` draws others from the same range.
+    """
+    generator = np.random.default_rng(seed)
     if isinstance(system, BentBall):
         positions, velocities = generator.uniform(2, 5, (count, 1)), generator.uniform(-1, 1, (count, 1))
     elif isinstance(system, BouncingBall):

@@ -41,6 +41,8 @@ class Impacts:
     """Standard deviations of positions and velocities, from how rough the motion is."""
     acceleration: float
     """A typical size of the acceleration between impacts."""
+    spacing: int
+    """Impacts of one contact that are fewer steps apart cannot be told from each other."""
 
 
 def find_impacts(
@@ -102,7 +104,7 @@ def find_impacts(
     smooth_gap = [_gap(candidate, scene, smooth.position) for candidate in scene.candidates]
     smooth_gap = np.stack(smooth_gap, axis=1) if smooth_gap else np.zeros((steps, 0))
     gap, before, after = kink
-    peaks = Impacts(log_odds, chosen, gap, before, after, smooth_gap, noise, typical)
+    peaks = Impacts(log_odds, chosen, gap, before, after, smooth_gap, noise, typical, half_width)
     return _at_best_neighbours(peaks, windows, scene, told, masses_known=masses_known, stiffness=stiffness)
 
 

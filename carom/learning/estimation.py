@@ -10,7 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from carom.learning.least_squares import Bounds, Prior, Unknowns, minimise, shared_covariance
+from carom.learning.least_squares import Bounds, Prior, Unknowns, minimise, settle, shared_covariance
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
 from carom.models import ImpactNetwork
@@ -20,7 +20,7 @@ MARGIN = 1e-2
 """The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
 OVERLAP = 0.005
 """How far, as a share of the noise, a start state may reach into a surface, softly."""
-ITERATIONS = 12
+ITERATIONS = 24
 """Steps of least squares between two estimates of noise and smoothness."""
 
 
@@ -82,6 +82,60 @@ def split_local(local, model: ImpactNetwork) -> tuple[State, Array]:
     return state, local[2 * size :]
 
 
+def segment_residuals(
+    template: ImpactNetwork,
+    hinge: Scalar,
+    units: Units,
+    noise: Float[Values, "2"],
+    unravel: SharedShape,
+    shared: Float[Values, "shared"],
+    local: Float[Values, "local"],
+    data: Segments,
+) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
+    """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""
+    start, shift = split_local(local, template)
+    model = with_unknowns(template, unravel(shared), units, shift if shift.size else None)
+    motion, instants = segment_motion(model, start, data.duration, data.schedule)
+    predicted = jnp.stack([motion.position, motion.velocity], axis=1)
+    away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
+    # Where no sample counts, nothing else does.
+    seen = jnp.any(data.known, axis=(1, 2, 3))
+    early = jnp.maximum(data.earliest + MARGIN - instants, 0)
+    late = jnp.maximum(instants - data.latest + MARGIN, 0)
+    timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
+    if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
+        return away.reshape(len(away), 2, -1), timing
+    overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (OVERLAP * noise[0])
+    overlap = jnp.where(seen[0], overlap, 0)
+    return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
+
+
+@partial(jax.jit, static_argnames="unravel")
+def unexplained(
+    template: ImpactNetwork,
+    hinge: Scalar,
+    units: Units,
+    estimate: Estimate,
+    segments: Segments,
+    *,
+    unravel: SharedShape,
+) -> Float[Array, "segments"]:
+    """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are."""
+    unknowns, noise, _ = estimate
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel)
+    nothing = jnp.zeros_like(unknowns.shared)
+    prior = Prior(
+        nothing, nothing, unknowns.local, jnp.zeros_like(unknowns.local), lambda shared: nothing[:1]
+    )
+    local = settle(residuals, unknowns, segments, prior, iterations=8)
+
+    def cost(local, data):
+        measured, others = residuals(unknowns.shared, local, data)
+        return 0.5 * (jnp.sum(measured**2) + jnp.sum(others**2))
+
+    return jax.vmap(cost)(local, segments)
+
+
 @partial(jax.jit, static_argnames="unravel")
 def improve_together(template: ImpactNetwork, hinge: Scalar, *batch, unravel: SharedShape) -> Outcome:
     """`improve` for many estimations of one shape at once."""
@@ -111,23 +165,7 @@ def improve(
     weights = first.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
 
-    def residuals(shared, local, data):
-        start, shift = split_local(local, template)
-        model = with_unknowns(template, unravel(shared), units, shift if shift.size else None)
-        motion, instants = segment_motion(model, start, data.duration, data.schedule)
-        predicted = jnp.stack([motion.position, motion.velocity], axis=1)
-        away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
-        # Where no sample counts, nothing else does.
-        seen = jnp.any(data.known, axis=(1, 2, 3))
-        early = jnp.maximum(data.earliest + MARGIN - instants, 0)
-        late = jnp.maximum(instants - data.latest + MARGIN, 0)
-        timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
-        if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
-            return away.reshape(len(away), 2, -1), timing
-        overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (OVERLAP * noise[0])
-        overlap = jnp.where(seen[0], overlap, 0)
-        return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
-
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel)
     mean, precisions = (ravel_pytree(part)[0] for part in shared_prior(first, units))
 
     def rough(shared):

@@ -24,6 +24,7 @@ from carom.learning.latent_fit import LatentFit, describe
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.least_squares import Unknowns
 from carom.learning.problem import Problem
+from carom.learning.rescheduling import reschedule
 from carom.learning.segments import Layout, layout
 from carom.learning.touch_sensor import PERFECT, Touch
 from carom.learning.unknowns import initial_shared
@@ -38,6 +39,10 @@ FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
 ROUNDS, SETTLED = 8, 0.2
 """Rounds of a stage at most, and the change of the log-likelihood that ends it."""
+
+
+RESCHEDULES = 4
+"""Times at most that impacts are moved to likelier steps."""
 
 
 def fit_latent(
@@ -123,6 +128,7 @@ def _fit_scheme(
         scheme=scheme,
         field=settings.field,
         restitution_terms=learned.restitution_terms,
+        detection=settings.detection,
         key=jax.random.key(0),
     )
     sensor = {"observed": PERFECT, "inferred": None, "imperfect": settings.sensor}[settings.touch]
@@ -159,6 +165,8 @@ def _fit_scheme(
     chosen = np.arange(len(problems)) * settings.starts + picked
     outcome = _pick(outcome, chosen)
     history[:] = [values[chosen] for values in history]
+    if scheme == "cd_lagrange":
+        problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
     for horizon in horizons[1:]:
         coarser = layout(recordings[0], horizon)
         joined = _joined(outcome.estimate, places, coarser)
@@ -178,6 +186,27 @@ def _fit_scheme(
         )
         for index, problem in enumerate(problems)
     ]
+
+
+def _reschedule(
+    run, problems: list[Problem], template: ImpactNetwork, unravel: SharedShape, outcome: Outcome, places: Layout
+) -> tuple[list[Problem], Outcome]:
+    """Impacts at the steps that the model finds likeliest, and the model anew, until none moves."""
+    for _ in range(RESCHEDULES):
+        moved = [
+            reschedule(problem, template, unravel, _pick(outcome, index).estimate, LOOSE)
+            for index, problem in enumerate(problems)
+        ]
+        settled = all(
+            np.array_equal(old.chosen, new.chosen)
+            for before, after in zip(problems, moved, strict=True)
+            for old, new in zip(before.impacts, after.impacts, strict=True)
+        )
+        problems = moved
+        if settled:
+            break
+        outcome = run(outcome.estimate, problems, places)
+    return problems, outcome
 
 
 def _run(

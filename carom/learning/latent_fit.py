@@ -172,17 +172,19 @@ def _near(found: Impacts, width: int = 5) -> np.ndarray:
 def _with_margin(
     model: ImpactNetwork, motions: Sequence[Motion], decided: Sequence[Plan]
 ) -> tuple[ImpactNetwork, np.ndarray]:
-    """Surfaces halfway between arrivals with contact and without, and half of what lies between.
+    """Surfaces halfway between positions tested with contact and without, and half of what lies between.
 
-    The CD-Lagrange step asks no more of them: an arrival below is a contact.
+    The CD-Lagrange step asks no more of them: a position below is a contact.
     """
     geometry, shift = model.scene.geometry, np.array(model.contact.shift)
     halves = np.full(shift.shape, np.inf)
     touched = [[] for _ in shift]
     passed = [[] for _ in shift]
     for motion, plan in zip(motions, decided, strict=True):
-        arrival = motion.position[:-1] + model.step_size * motion.velocity[:-1]
-        gap = np.asarray(jax.vmap(geometry.gap)(jnp.asarray(arrival)))
+        tested = motion.position[:-1]
+        if model.detection == "arrival":
+            tested = tested + model.step_size * motion.velocity[:-1]
+        gap = np.asarray(jax.vmap(geometry.gap)(jnp.asarray(tested)))
         for j in range(len(shift)):
             hit = plan.schedule[:, j] == SCHEDULED
             touched[j] += list(gap[hit, j])

@@ -140,10 +140,54 @@ def minimise(
             jnp.clip(kept.unknowns.shared + step.shared, bounds.low, bounds.high),
             kept.unknowns.local + step.local,
         )
+        # One segment that cannot follow a long step must not hold back all the others.
+        following = following._replace(local=settle(residuals, following, segments, prior))
         growth = jnp.where(better, 2.0, 2 * growth)
         return _Search(kept, following, predicted, damping, growth, small | lost)
 
     return lax.while_loop(go_on, iterate, search).solution
+
+
+def settle(
+    residuals: SegmentResiduals,
+    unknowns: Unknowns,
+    segments: Any,
+    prior: Prior,
+    *,
+    iterations: int = 3,
+) -> Float[Array, "segments local"]:
+    """The unknowns of every segment nearer to their own minimum, the shared ones as they are.
+
+    Each segment has a damping of its own. Its few columns cost little beside those of the shared unknowns.
+    """
+
+    def of_segment(local, data, mean, precision):
+        def value(local):
+            measured, others = residuals(unknowns.shared, local, data)
+            return jnp.concatenate([measured.ravel(), others, jnp.sqrt(precision) * (local - mean)])
+
+        def both(local):
+            found = value(local)
+            return found, found
+
+        def iterate(carry, _):
+            local, damping = carry
+            jacobian, here = jax.jacfwd(both, has_aux=True)(local)
+            hessian = jacobian.T @ jacobian
+            damped = hessian + damping * jnp.diag(_scale(jnp.diagonal(hessian)))
+            tried = local - jnp.linalg.solve(damped, jacobian.T @ here)
+            better = jnp.sum(value(tried) ** 2) < jnp.sum(here**2)
+            return (jnp.where(better, tried, local), jnp.where(better, 0.1, 10.0) * damping), None
+
+        def settled(local):
+            (local, _), _ = lax.scan(iterate, (local, jnp.asarray(1e-3)), length=iterations)
+            return local, jnp.sum(value(local) ** 2)
+
+        # An early step may have led a segment astray; its first guess is always worth another try.
+        found, costs = jax.vmap(settled)(jnp.stack([local, mean]))
+        return found[jnp.argmin(jnp.where(jnp.isnan(costs), jnp.inf, costs))]
+
+    return jax.vmap(of_segment)(unknowns.local, segments, prior.local_mean, prior.local_precision)
 
 
 def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: Any, prior: Prior) -> Normal:

@@ -1,7 +1,7 @@
 """A recording with all that can be said of it before the first least squares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class Problem:
     starts: Sequence[State] | None
     run_gaps: np.ndarray | None
     """First guesses of what each run adds to the gaps, where that is estimated."""
+    surfaces: list[np.ndarray]
+    """Where the surfaces seem to be in each run."""
+    blind: int
 
     @classmethod
     def of(
@@ -52,7 +55,14 @@ class Problem:
             common = guess["shift"] if settings.learned.gap else 0.0
             run_gaps = np.array(surfaces) - common
         decided = plans(recording, impacts, surfaces, blind=settings.blind)
-        return cls(recording, impacts, decided, guess, units, starts, run_gaps)
+        return cls(
+            recording, impacts, decided, guess, units, starts, run_gaps, surfaces, settings.blind
+        )
+
+    def with_impacts(self, impacts: list[Impacts]) -> "Problem":
+        """The same recording with its impacts elsewhere."""
+        decided = plans(self.recording, impacts, self.surfaces, blind=self.blind)
+        return replace(self, impacts=impacts, plans=decided)
 
     @property
     def noise(self) -> np.ndarray:
