@@ -34,6 +34,11 @@ def held_out_starts(system: AbstractSystem, count: int = HELD_OUT_STARTS) -> lis
     ]
 
 
+def single(state: State) -> State:
+    """A state in the precision of forecasts."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32), state)
+
+
 def held_out_forecasts(
     model: AbstractModel, starts: Sequence[State], motions: Sequence[Trajectory]
 ) -> tuple[list[float], int]:
