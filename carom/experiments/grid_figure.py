@@ -30,7 +30,8 @@ class _Look(NamedTuple):
     text: Callable[[CellScore], str]
 
     def color(self, score: CellScore) -> tuple[float, ...]:
-        return self.palette(self.norm(min(self.value(score), 1e9)))
+        # A logarithmic scale has no place for 0 nor for infinity.
+        return self.palette(self.norm(np.clip(self.value(score), 1e-9, 1e9)))
 
 
 def write_grid_figure(document: Mapping[str, Any], stem: Path) -> Path:
@@ -108,7 +109,7 @@ def _error(score: CellScore) -> str:
     error = score.error
     if not math.isfinite(error) or error >= 1000:
         return "> 1000"
-    if error < 1e-3:
+    if 0 < error < 1e-3:
         return f"{error:.0e}".replace("e-0", "e-")
     return f"{error:.2g}" if error < 10 else f"{error:.0f}"
 

@@ -9,7 +9,7 @@ from typing import Any
 from carom.errors import InputError
 from carom.experiments.comparison import Table
 from carom.experiments.formatting import MISSING, number, of_total
-from carom.experiments.grid import FORECAST_STEPS, LEARNERS, Cell, scheme_error
+from carom.experiments.grid import FORECAST_STEPS, LEARNERS, TRAINING_STEPS, Cell, scheme_error
 from carom.experiments.results import rounded, write_document
 from carom.experiments.statistics import Share, spread
 from carom.experiments.tables import markdown
@@ -104,10 +104,11 @@ def grid_table(document: Document) -> Table:
         medians = (number(scores[name, noise, count].error) for count in document["bounces"])
         rows.append((title, *medians, of_total(on_time), *counted))
     seeds, noises = document["seeds"], [f"{value:g}" for value in document["noises"]]
+    shortened = "A shortened run. " if document["training_steps"] < TRAINING_STEPS else ""
     caption = (
-        f"Median error of seeds {seeds[0]} to {seeds[-1]} at σ = {noise:g} by number of recorded bounces; "
-        f"then counts over all noises ({', '.join(noises)}), bounces and seeds. The paper's recipe and the "
-        f"residual networks have {document['training_steps']} training steps."
+        f"{shortened}Median error of seeds {seeds[0]} to {seeds[-1]} at σ = {noise:g} by number of recorded "
+        f"bounces; then counts over all noises ({', '.join(noises)}), bounces and seeds. The paper's recipe "
+        f"and the residual networks have {document['training_steps']} training steps."
     )
     return Table(caption, tuple(header), tuple(rows))
 

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -87,6 +88,8 @@ def document(tmp_path: Path) -> dict[str, Any]:
             rows[0] |= {"failed": True, "mistimed": 1}
             rows[1] |= {"found_bounces": 3, "paper_rmse": math.nan}
             rows[2] |= {"missed": 2}
+        if cell.learner == "oracle" and cell.noise == 0:
+            rows = [line(seed, 0.0) for seed in range(3)]
         known = {"learner": cell.learner, "noise": cell.noise, "bounces": cell.bounces}
         results.append(known | {"device": "cpu", "fingerprint": "f", "versions": {}, "rows": rows})
     written = write_grid(grid, results, tmp_path / "new" / "grid.json", command="carom reproduce --grid")
@@ -96,9 +99,9 @@ def document(tmp_path: Path) -> dict[str, Any]:
 
 def test_scores_of_a_cell(document):
     scores = cell_scores(document)
-    assert scores["oracle", 0.0, 1].error == 8
-    assert scores["oracle", 0.0, 1].held_out == 16
-    assert scores["oracle", 0.0, 1].wrong == 0
+    assert scores["oracle", 0.2, 1].error == 8
+    assert scores["oracle", 0.2, 1].held_out == 16
+    assert scores["oracle", 0.2, 1].wrong == 0
     odd = scores["carom-inferred", 0.2, 2]
     # 3, a forecast that left the numbers, and 18.
     assert odd.error == 18
@@ -125,6 +128,10 @@ def test_the_figure_prints_every_number(document):
     errors = texts[titles.index("recipe carom, touch inferred")]
     assert sorted(errors) == ["18", "6", "6", "6"]
     assert sum("3 (2)" in found for found in texts) == 1
+    exact = maps[titles.index("oracle: true equations, g fitted")]
+    assert sorted(text.get_text() for text in exact.texts) == ["0", "0", "8", "8"]
+    # An error of 0 has the colour of the smallest, not that of a cell that was not run.
+    np.testing.assert_allclose(exact.images[0].get_array()[0, 0], mpl.colormaps["cividis"](0.0), atol=0.01)
 
 
 def test_a_run_continues_and_notices_what_has_changed(tmp_path):
