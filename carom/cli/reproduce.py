@@ -13,6 +13,9 @@ from carom.experiments.ablations import ABLATIONS
 from carom.experiments.animation import write_animations
 from carom.experiments.figures import write_figures
 from carom.experiments.formatting import mean_and_error, spread_mean
+from carom.experiments.grid import plan_grid, run_grid
+from carom.experiments.grid_figure import write_grid_figure
+from carom.experiments.grid_tables import grid_table, write_grid
 from carom.experiments.learning import find_rows, run_rows
 from carom.experiments.learning_tables import write_learning
 from carom.experiments.paper import PROTOCOLS, REPORTED_SEED, find_experiments
@@ -34,6 +37,7 @@ def reproduce(
     workers: int | None = None,
     protocol: Literal["text", "published", "both"] = "both",
     ablations: bool = False,
+    grid: bool = False,
     quick: bool = False,
     seed: int = 0,
     json: bool = False,
@@ -43,13 +47,15 @@ def reproduce(
     Example: carom reproduce ball cradle --runs 5 --protocol published
 
     With --recipe carom: what latent states and contacts make of the same systems, without touch too; it
-    writes learning.json and prints a table.
+    writes learning.json and prints a table. With --grid beside it: the ball over noise, number of bounces and
+    touch, with the paper's models and the oracle; it writes grid.json and a heat map.
 
     What is finished stays in the folder: the same command continues a killed run.
 
     Args:
-        names: Experiments, by the beginning of their names (pendulum, ball, cradle, …); all by default.
-        out: Folder for units, figures, paper.json or learning.json, and the page.
+        names: Experiments, by the beginning of their names (pendulum, ball, cradle, …), or with --grid
+            learners (carom, cd-lagrange, resnet, oracle); all by default.
+        out: Folder for units, figures, paper.json, learning.json or grid.json, and the page.
         recipe: The paper's, or the one that estimates states, contacts and parameters together.
         runs: Seeds per model, trained together.
         first_seed: The first of them. Reported numbers use 200 (recipe paper) or 0 (recipe carom), the
@@ -57,7 +63,8 @@ def reproduce(
         workers: Processes to share the work; as many as there are cores, but at most 8, by default.
         protocol: What the paper's text says, what the authors' code does, or both.
         ablations: Also run the ablations (under the published protocol).
-        quick: Two per cent of the epochs, to see that everything works.
+        grid: With --recipe carom: noise, number of bounces and touch, each learner in every cell.
+        quick: Two per cent of the training, with --grid few cells too, to see that everything works.
         seed: Added to the first seed; every command takes it.
         json: Print one JSON object instead of a table.
     """
@@ -71,9 +78,16 @@ def reproduce(
     require_seed(first_seed, "--first-seed")
     require_seed(first_seed + seed + runs - 1, "The last seed")
     seeds = range(first_seed + seed, first_seed + seed + runs)
+    if grid and recipe != "carom":
+        raise InputError("--grid is an option of --recipe carom.")
     if recipe == "carom":
-        if ablations or quick or protocol != "both":
-            raise InputError("--ablations, --quick and --protocol are options of --recipe paper.")
+        if ablations or protocol != "both":
+            raise InputError("--ablations and --protocol are options of --recipe paper.")
+        if quick and not grid:
+            raise InputError("--quick is an option of --recipe paper or of --grid.")
+        if grid:
+            _reproduce_grid(names, seeds, out, workers=workers, quick=quick, json=json)
+            return
         _reproduce_learning(names, seeds, out, workers=workers, json=json)
         return
     experiments = find_experiments(names)
@@ -83,11 +97,7 @@ def reproduce(
         units += plan(ABLATIONS, ("published",), seeds)
     if quick:
         units = [unit.shortened(0.02) for unit in units]
-    folder = out / "units"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    folder = _made(out / "units")
     started = time.monotonic()
     with progress("reproducing") as tell:
         summaries = run_units(units, folder, workers=workers, progress=tell)
@@ -117,11 +127,7 @@ def reproduce(
 def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool) -> None:
     rows = find_rows(names)
     started = time.monotonic()
-    folder = out / "rows"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    folder = _made(out / "rows")
     with progress("fitting") as tell:
         results = run_rows(rows, seeds, folder, workers=workers, progress=tell)
     command = " ".join(["carom reproduce", *names, f"--recipe carom --runs {len(seeds)}"])
@@ -143,6 +149,38 @@ def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, work
         lines,
     )
     print(f"Written to {out}: learning.json has every number.")
+
+
+def _reproduce_grid(
+    names: tuple[str, ...], seeds: range, out: Path, *, workers: int, quick: bool, json: bool
+) -> None:
+    cells = plan_grid(names, quick=quick)
+    started = time.monotonic()
+    folder = _made(out / "cells")
+    with progress("fitting") as tell:
+        results = run_grid(cells, seeds, folder, workers=workers, progress=tell)
+    options = ["--recipe carom --grid", f"--runs {len(seeds)}"]
+    options += [f"--first-seed {seeds[0]}"] * (seeds[0] != 0) + ["--quick"] * quick
+    document = write_grid(
+        cells, results, out / "grid.json", command=" ".join(["carom reproduce", *names, *options])
+    )
+    write_grid_figure(document, out / "figures" / "grid")
+    if json:
+        print_json({"out": str(out), "cells": len(cells), "seconds": time.monotonic() - started})
+        return
+    table = grid_table(document)
+    print_table(table.caption, table.header, table.rows)
+    print(f"Written to {out}: grid.json has every number, figures/grid.png shows them.")
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder.parent}: the folder cannot be made ({error.strerror}); choose another."
+        ) from error
+    return folder
 
 
 def _line(summary: dict) -> tuple[object, ...]:

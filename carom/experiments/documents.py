@@ -1,7 +1,8 @@
 """Tables of committed results inside Markdown pages; `make tables` refreshes them.
 
 A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary`, the name
-of an experiment, `speed` for the benchmark, or a name in `LEARNING_TABLES` for the recipe `carom`.
+of an experiment, `speed` for the benchmark, or a name in `LEARNING_TABLES` or `GRID_TABLES` for the recipe
+`carom`.
 """
 
 import json
@@ -10,23 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from carom.atomic import atomic_write
+from carom.experiments.grid_tables import GRID_TABLES
 from carom.experiments.learning_tables import LEARNING_TABLES
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
 
 RESULTS = Path("results/paper.json")
 SPEED = Path("benchmarks/results/speed.json")
 LEARNING = Path("results/learning.json")
+GRID = Path("results/grid.json")
 PAGES = (Path("README.md"), Path("docs/reproduction.md"), Path("docs/learning.md"))
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
-def refreshed(text: str, paper: dict[str, Any], speed: dict[str, Any], learning: dict[str, Any]) -> str:
+def refreshed(
+    text: str, paper: dict[str, Any], speed: dict[str, Any], learning: dict[str, Any], grid: dict[str, Any]
+) -> str:
     """A page with every marked table made anew."""
     for name in _MARKER.findall(text):
         if name == "speed":
             table = speed_markdown(speed)
         elif name in LEARNING_TABLES:
             table = LEARNING_TABLES[name](learning)
+        elif name in GRID_TABLES:
+            table = GRID_TABLES[name](grid)
         else:
             table = summary_markdown(paper) if name == "summary" else experiment_markdown(paper, name)
         text = replace_between(text, name, table)
@@ -49,7 +56,7 @@ def speed_markdown(speed: dict[str, Any]) -> str:
 
 def main() -> None:
     """Refresh the tables of all pages, from the root of the repository."""
-    documents = [json.loads(path.read_text()) for path in (RESULTS, SPEED, LEARNING)]
+    documents = [json.loads(path.read_text()) for path in (RESULTS, SPEED, LEARNING, GRID)]
     for page in PAGES:
         text = refreshed(page.read_text(), *documents)
         with atomic_write(page) as temporary:

@@ -49,11 +49,11 @@ def write_figures(units_folder: Path, figures_folder: Path) -> list[Path]:
             name = f"{experiment}.{protocol}"
             with figure_style():
                 figure = draw_experiment(group, EXPERIMENTS[experiment].system, oracle.get(name))
-                written.append(_save(figure, figures_folder / name))
+                written.append(save_figure(figure, figures_folder / name))
     variants = {key: group for key, group in groups.items() if key[0].startswith(ABLATION)}
     if variants:
         with figure_style():
-            written.append(_save(draw_ablations(variants), figures_folder / ABLATIONS_NAME))
+            written.append(save_figure(draw_ablations(variants), figures_folder / ABLATIONS_NAME))
     return written
 
 
@@ -162,7 +162,7 @@ def _mark(marker: str, label: str, size: float, *, color: str = "black", face: s
     )
 
 
-def _save(figure: Figure, stem: Path) -> Path:
+def save_figure(figure: Figure, stem: Path) -> Path:
     """As PNG and SVG; the same figure gives the same bytes."""
     # `with_suffix` would cut "inelastic-ball-0.8.text" at its last dot.
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")

@@ -1,6 +1,5 @@
 """What the recipe `carom` reaches, row by row, beside the oracle on the same data."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,16 +9,15 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-import carom
-from carom.atomic import atomic_write
 from carom.data import Recording, add_noise, disturb_touch
 from carom.data.recording import run_from_trajectory
 from carom.errors import InputError
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.experiments.fingerprint import fingerprint
+from carom.experiments.pieces import Piece, run_pieces
 from carom.experiments.published import published_motion
-from carom.experiments.scores import held_out_forecasts, held_out_starts
-from carom.experiments.workers import Task, Tell, run_tasks
+from carom.experiments.scores import held_out_forecasts, held_out_starts, single
+from carom.experiments.workers import Tell
 from carom.learning import LatentFit, LatentSettings, Learned, Touch, TouchSensor, fit_latent_many
 from carom.models import forecast
 from carom.models.impact_network import Detection
@@ -172,25 +170,19 @@ def run_rows(
     progress: Tell | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Run what is not yet in `folder`; a killed run continues here."""
-    results = {name: _kept(row, seeds, folder / f"{name}.json") for name, row in rows.items()}
-    missing = [name for name, result in results.items() if result is None]
-    tasks = [
-        Task(partial(_run_row, rows[name], tuple(seeds), folder / f"{name}.json"), rows[name].steps)
-        for name in missing
+    pieces = [
+        Piece(
+            folder / f"{name}.json",
+            fingerprint(row, tuple(seeds)),
+            partial(_run_row, row, tuple(seeds)),
+            row.steps,
+        )
+        for name, row in rows.items()
     ]
-    found = run_tasks(tasks, workers=workers, progress=progress)
-    results |= dict(zip(missing, found, strict=True))
-    return {name: result for name, result in results.items() if result is not None}
+    return dict(zip(rows, run_pieces(pieces, workers=workers, progress=progress), strict=True))
 
 
-def _kept(row: Row, seeds: Sequence[int], path: Path) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    result = json.loads(path.read_text())
-    return result if result.get("fingerprint") == fingerprint(row, tuple(seeds)) else None
-
-
-def _run_row(row: Row, seeds: tuple[int, ...], path: Path, tell: Tell) -> dict[str, Any]:
+def _run_row(row: Row, seeds: tuple[int, ...], tell: Tell) -> dict[str, Any]:
     recorded = [row.record(seed) for seed in seeds]
     truth = recorded[0][1]
     starts = [row.starts(seed) for seed in seeds] if row.start_given else None
@@ -205,7 +197,7 @@ def _run_row(row: Row, seeds: tuple[int, ...], path: Path, tell: Tell) -> dict[s
             line |= _oracle(row, seed, recording, truth, others, held_out)
         lines.append(line)
         tell(0.7 + 0.3 * done / len(seeds))
-    result = {
+    return {
         "title": row.title,
         "truth": row.truth,
         "touch": row.touch,
@@ -214,20 +206,12 @@ def _run_row(row: Row, seeds: tuple[int, ...], path: Path, tell: Tell) -> dict[s
         "noise": row.noise,
         "bound": row.bound,
         "paper": row.paper,
-        "versions": {"carom": carom.__version__, "jax": jax.__version__},
-        "device": jax.devices()[0].device_kind,
-        "fingerprint": fingerprint(row, seeds),
         "rows": lines,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(result, indent=1) + "\n")
-    return result
 
 
 def _score(row: Row, fit: LatentFit, truth: Trajectory, others, held_out) -> dict[str, Any]:
-    start = jax.tree.map(lambda x: x.astype("float32"), row.system.start)
-    predicted = forecast(fit.model, start, row.steps)
+    predicted = forecast(fit.model, single(row.system.start), row.steps)
     errors, mistimed = held_out_forecasts(fit.model, others, held_out)
     result: dict[str, Any] = {
         "scheme": fit.model.scheme,

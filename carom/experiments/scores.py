@@ -39,6 +39,11 @@ def held_out_starts(
     ]
 
 
+def single(state: State) -> State:
+    """A state in the precision of forecasts."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32), state)
+
+
 def held_out_forecasts(
     model: AbstractModel, starts: Sequence[State], motions: Sequence[Trajectory]
 ) -> tuple[list[float], int]:

@@ -202,7 +202,7 @@ def improve(
     used = spent + unknowns.local.size + (unknowns.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     variance = squares / jnp.maximum(counts * freedom, 1.0)
-    new_noise = jnp.where(counts > 0, jnp.sqrt(jnp.maximum(variance, 1e-14)), noise)
+    new_noise = jnp.where(counts > 0, jnp.maximum(jnp.sqrt(variance), units.resolution), noise)
     likelihood = -jnp.sum(counts * jnp.log(new_noise))
     return Outcome(
         Estimate(solution.unknowns, new_noise, new_precision),

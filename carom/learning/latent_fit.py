@@ -110,8 +110,11 @@ def describe(
         np.asarray(counted),
     )
     known = np.array([True, recording.has_velocity])
+    # What is left below the resolution has a shape too, that of the network's last digits.
+    resolved = (np.asarray(noise) > problem.units.resolution)[None, :, None, None]
+    shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
     misfit = diagnose(
-        [motion.residual.reshape(len(motion.residual), -1) for motion in motions],
+        [residual.reshape(len(residual), -1) for residual in shown],
         [_near(found) for found in impacts],
         np.asarray(noise),
         problem.noise,

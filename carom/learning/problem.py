@@ -17,6 +17,8 @@ from carom.types import State, Values
 
 PLACES = 32
 """Where the smoothness of the force is judged."""
+RESOLUTION = 1e-5
+"""The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +68,8 @@ class Problem:
 
     @property
     def noise(self) -> np.ndarray:
-        return np.median([found.noise for found in self.impacts], axis=0)
+        """Standard deviations of positions and velocities, as rough as the data are."""
+        return np.maximum(np.median([found.noise for found in self.impacts], axis=0), self.units.resolution)
 
     def first_states(self, places: Layout) -> np.ndarray:
         """Start states of the segments, from the data near each."""
@@ -112,7 +115,15 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field
         directions = np.random.default_rng(0).standard_normal(places.shape)
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     energy = max(acceleration, 1e-9) * scale.max()
-    return Units(center, scale, np.asarray(energy), places, directions)
+    return Units(center, scale, np.asarray(energy), places, directions, _resolution(recording))
+
+
+def _resolution(recording: Recording) -> np.ndarray:
+    """A small share of the spread of positions and of velocities."""
+    position = np.concatenate([run.position.ravel() for run in recording.runs])
+    velocity = [run.velocity.ravel() for run in recording.runs if run.velocity is not None]
+    spreads = [np.nanstd(position), np.nanstd(np.concatenate(velocity)) if velocity else 1.0]
+    return np.maximum(RESOLUTION * np.array(spreads), 1e-12)
 
 
 def first_guess(impacts: Sequence[Impacts], recording: Recording) -> dict[str, np.ndarray]:

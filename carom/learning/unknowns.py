@@ -45,6 +45,7 @@ class Units(NamedTuple):
     """Scales that make the network's weights numbers near 1, taken from the recording.
 
     `places` are where the smoothness of the force is judged, and `directions` along which, in those units.
+    `resolution` is the least noise that positions and velocities are taken to have, which exact data need.
     """
 
     center: Float[Values, "coordinates"]
@@ -52,6 +53,7 @@ class Units(NamedTuple):
     energy: Float[Values, ""]
     places: Float[Values, "places coordinates"]
     directions: Float[Values, "places coordinates"]
+    resolution: Float[Values, "2"]
 
 
 class Shared(NamedTuple):

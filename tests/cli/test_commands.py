@@ -263,3 +263,17 @@ def test_installed_command_refuses_with_status_2(tmp_path):
     assert result.stderr.startswith("carom: ")
     assert result.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_grid_by_command(tmp_path, capsys):
+    options = ["--recipe", "carom", "--grid", "--quick", "--runs", "2", "--workers", "1"]
+    command = ["reproduce", "oracle", *options]
+    main([*command, "--out", str(tmp_path), "--json"])
+    assert json.loads(capsys.readouterr().out)["cells"] == 4
+    document = json.loads((tmp_path / "grid.json").read_text())
+    assert document["command"] == "carom reproduce oracle --recipe carom --grid --runs 2 --quick"
+    assert document["seeds"] == [0, 1]
+    assert all(len(cell["rows"]) == 2 for cell in document["cells"])
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"grid.png", "grid.svg"}
+    main([*command, "--out", str(tmp_path)])
+    assert "figures/grid.png" in capsys.readouterr().out

@@ -259,9 +259,13 @@ def test_seeds_that_are_no_key_are_refused(command, seed, tmp_path, capsys, monk
         (["--first-seed", "-1"], "--first-seed"),
         (["--first-seed", str(2**32 - 3), "--runs", "5"], "last seed"),
         (["--runs", "0"], "--runs"),
+        (["--grid"], "--grid is an option of --recipe carom"),
+        (["--recipe", "carom", "--quick"], "--quick"),
+        (["--recipe", "carom", "--grid", "--ablations"], "--ablations"),
+        (["--recipe", "carom", "--grid"], "no learner ball"),
     ],
 )
-def test_reproduce_refuses_wrong_seeds(options, fragment, tmp_path, capsys, monkeypatch):
+def test_reproduce_refuses_wrong_options(options, fragment, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     error = _refused(capsys, [*EVERY_COMMAND["reproduce"], *options])
     _one_sentence(error)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ import carom
 from carom.data import Recording, Run, disturb_touch
 from carom.learning import LatentSettings, Learned, fit_latent_many
 from carom.mechanics import Pair, Scene, Wall
+from carom.types import State
 
 RESTITUTION = Learned(restitution="constant")
 
@@ -37,6 +39,29 @@ def test_restitution_floor_and_noise_without_touch(plain):
     assert not plain.misfit.messages
     assert plain.free
     assert not plain.failed
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4], ids=["metres", "tenths of millimetres"])
+def test_exact_data_are_no_reason_to_doubt(unit):
+    """Without any noise the noise that is left is a small share of the data, whatever their unit."""
+    exact = ball(0, restitution=0.9, steps=150, noise=0.0)
+    (run,) = exact.runs
+    assert run.velocity is not None
+    position, velocity = run.position * unit + 2 * unit, run.velocity * unit
+    fit = carom.fit(
+        replace(exact, runs=(replace(run, position=position, velocity=velocity),)), learned=RESTITUTION
+    )
+    restitution, surface = fit.parameters
+    assert restitution.value == pytest.approx(0.9, abs=1e-5)
+    assert surface.value == pytest.approx(2 * unit, abs=1e-4 * unit)
+    assert not fit.failed
+    assert fit.free
+    assert not fit.misfit.messages
+    assert fit.noise[0] < 1e-4 * unit
+    forecast = carom.forecast(
+        fit.model, State(*(jnp.asarray(part[0], jnp.float32) for part in (position, velocity))), steps=150
+    )
+    np.testing.assert_allclose(forecast.position, position, atol=2e-3 * unit)
 
 
 @pytest.mark.campaign
