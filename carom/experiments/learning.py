@@ -25,6 +25,8 @@ from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle,
 from carom.types import State, Trajectory
 
 Truth = Literal["published", "exact"]
+TOGETHER = 5
+"""Seeds that are fitted as one batch on a processor."""
 IMPERFECT = TouchSensor(missed=0.1, false=0.01, delay=1)
 
 
@@ -170,16 +172,29 @@ def run_rows(
     progress: Tell | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Run what is not yet in `folder`; a killed run continues here."""
+    # A processor core spends no less on a large batch, and small ones are easier to share out.
+    together = TOGETHER if jax.default_backend() == "cpu" else len(seeds)
+    groups = [tuple(seeds[first : first + together]) for first in range(0, len(seeds), together)]
     pieces = [
         Piece(
-            folder / f"{name}.json",
-            fingerprint(row, tuple(seeds)),
-            partial(_run_row, row, tuple(seeds)),
-            row.steps,
+            folder / f"{name}.seeds-{group[0]}-{group[-1]}.json",
+            fingerprint(row, group),
+            partial(_run_row, row, group),
+            row.steps * row.runs * len(group),
         )
         for name, row in rows.items()
+        for group in groups
     ]
-    return dict(zip(rows, run_pieces(pieces, workers=workers, progress=progress), strict=True))
+    found = run_pieces(pieces, workers=workers, progress=progress)
+    return {
+        name: _joined(found[index * len(groups) : (index + 1) * len(groups)])
+        for index, name in enumerate(rows)
+    }
+
+
+def _joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result from those of groups of seeds."""
+    return {**parts[0], "rows": [line for part in parts for line in part["rows"]]}
 
 
 def _run_row(row: Row, seeds: tuple[int, ...], tell: Tell) -> dict[str, Any]:
@@ -256,9 +271,7 @@ def _slope(row: Row, fit: LatentFit, truth: Trajectory) -> dict[str, float]:
     }
 
 
-def _oracle(
-    row: Row, seed: int, recording: Recording, truth: Trajectory, others, held_out
-) -> dict[str, Any]:
+def _oracle(row: Row, seed: int, recording: Recording, truth: Trajectory, others, held_out) -> dict[str, Any]:
     """The true equations with gravity fitted, on the same recording and from the same starts.
 
     Where the learner has to find the floor, there is also an oracle that has to.

@@ -133,8 +133,8 @@ def held_out_markdown(document: Document) -> str:
             ]
         )
     caption = (
-        "Held-out starts: the median error of 50 starts, median over seeds. The second oracle has to find the "
-        "floor too, as the learner has. The last column is the median over seeds of the impacts that are "
+        "Held-out starts: the median error of 50 starts, median over seeds. The second oracle has to find "
+        "the floor too, as the learner has. The last column is the median over seeds of the impacts that are "
         "mistimed, missed or spurious from all 50 together."
     )
     return _markdown(caption, header, rows)

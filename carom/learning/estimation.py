@@ -124,9 +124,8 @@ def unexplained(
     unknowns, noise, _ = estimate
     residuals = partial(segment_residuals, template, hinge, units, noise, unravel)
     nothing = jnp.zeros_like(unknowns.shared)
-    prior = Prior(
-        nothing, nothing, unknowns.local, jnp.zeros_like(unknowns.local), lambda shared: nothing[:1]
-    )
+    first = jnp.asarray(unknowns.local)
+    prior = Prior(nothing, nothing, first, jnp.zeros_like(first), lambda shared: nothing[:1])
     local = settle(residuals, unknowns, segments, prior, iterations=8)
 
     def cost(local, data):

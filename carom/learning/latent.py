@@ -189,7 +189,12 @@ def _fit_scheme(
 
 
 def _reschedule(
-    run, problems: list[Problem], template: ImpactNetwork, unravel: SharedShape, outcome: Outcome, places: Layout
+    run,
+    problems: list[Problem],
+    template: ImpactNetwork,
+    unravel: SharedShape,
+    outcome: Outcome,
+    places: Layout,
 ) -> tuple[list[Problem], Outcome]:
     """Impacts at the steps that the model finds likeliest, and the model anew, until none moves."""
     for _ in range(RESCHEDULES):

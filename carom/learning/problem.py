@@ -57,9 +57,7 @@ class Problem:
             common = guess["shift"] if settings.learned.gap else 0.0
             run_gaps = np.array(surfaces) - common
         decided = plans(recording, impacts, surfaces, blind=settings.blind)
-        return cls(
-            recording, impacts, decided, guess, units, starts, run_gaps, surfaces, settings.blind
-        )
+        return cls(recording, impacts, decided, guess, units, starts, run_gaps, surfaces, settings.blind)
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
         """The same recording with its impacts elsewhere."""

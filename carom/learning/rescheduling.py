@@ -1,7 +1,8 @@
 """Impacts moved to the steps that the fitted model finds likeliest.
 
-The first look at a recording places an impact by a parabola either side of it. A step that resolves impacts on
-the grid alone, such as CD-Lagrange's, needs the very step; with a model at hand its neighbours can be compared.
+The first look at a recording places an impact by a parabola either side of it. A scheme that resolves impacts
+on the grid alone, such as CD-Lagrange's, needs the very step; with a model at hand its neighbours can be
+compared.
 """
 
 from dataclasses import replace
