@@ -22,6 +22,8 @@ OVERLAP = 0.005
 """How far, as a share of the noise, a start state may reach into a surface, softly."""
 ITERATIONS = 24
 """Steps of least squares between two estimates of noise and smoothness."""
+SETTLING, SHORT = 3, 100
+"""Iterations by which segments of fewer steps follow each of those by themselves."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ def improve(
         Prior(mean, precisions, *prior_local, rough_residuals),
         Bounds(low, high),
         max_iterations=ITERATIONS,
+        settling=SETTLING if segments.duration.shape[1] < SHORT else 0,
     )
     covariance = shared_covariance(solution.normal)
     # MacKay: the strength of a prior follows from how much of what it restrains the data determine.

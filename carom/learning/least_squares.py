@@ -88,6 +88,7 @@ def minimise(
     *,
     max_iterations: int = 30,
     tolerance: float = 1e-6,
+    settling: int = 0,
 ) -> Solution:
     """The nearest minimum of half the sum of squares.
 
@@ -98,6 +99,8 @@ def minimise(
         prior: of all unknowns.
         bounds: of the shared unknowns.
         tolerance: a relative decrease of the cost below this ends the search.
+        settling: iterations by which every segment follows a step by itself, before the step is judged; worth
+            their time where there are many short segments.
     """
 
     unmade = jax.eval_shape(lambda: normal_equations(residuals, start, segments, prior))
@@ -140,8 +143,10 @@ def minimise(
             jnp.clip(kept.unknowns.shared + step.shared, bounds.low, bounds.high),
             kept.unknowns.local + step.local,
         )
-        # One segment that cannot follow a long step must not hold back all the others.
-        following = following._replace(local=settle(residuals, following, segments, prior))
+        if settling:
+            # One segment that cannot follow a long step must not hold back all the others.
+            local = settle(residuals, following, segments, prior, iterations=settling)
+            following = following._replace(local=local)
         growth = jnp.where(better, 2.0, 2 * growth)
         return _Search(kept, following, predicted, damping, growth, small | lost)
 
@@ -154,7 +159,7 @@ def settle(
     segments: Any,
     prior: Prior,
     *,
-    iterations: int = 3,
+    iterations: int,
 ) -> Float[Array, "segments local"]:
     """The unknowns of every segment nearer to their own minimum, the shared ones as they are.
 
