@@ -95,7 +95,11 @@ def fit(
         )
     description = read_system_file(system_path)
     data = read_recording(
-        recording, columns=description.columns, scene=description.scene, step_size=description.step_size
+        recording,
+        columns=description.columns,
+        scene=description.scene,
+        step_size=description.step_size,
+        missing=description.missing,
     )
     if recipe == "carom":
         if model != "cd-lagrange":
@@ -207,6 +211,8 @@ def _fit_latent(
         ("impacts found", sum(found)),
         ("noise of positions", result.noise[0]),
     ]
+    if data.missing_values:
+        rows.insert(1, ("values missing", data.missing_values))
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
     rows += [(p.name, _value(p)) for p in result.parameters]

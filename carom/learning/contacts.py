@@ -63,7 +63,7 @@ def find_impacts(
         prior_log_odds: of an impact in one step.
     """
     if half_width is None:
-        half_width = 5 if run.velocity is not None else 12
+        half_width = 5 if run.velocity is not None and np.isfinite(run.velocity).any() else 12
     windows = Windows(run, half_width)
     # A velocity is worth a position per step until both noises are known; so no unit matters.
     weight = np.array([1.0, np.median(windows.step) ** 2])

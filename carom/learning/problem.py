@@ -56,7 +56,11 @@ class Problem:
 
     @property
     def noise(self) -> np.ndarray:
-        return np.median([found.noise for found in self.impacts], axis=0)
+        """Of positions and velocities, the median over the runs that have any."""
+        found = np.array([impacts.noise for impacts in self.impacts])
+        without = [run.velocity is None or np.isnan(run.velocity).all() for run in self.recording.runs]
+        speeds = found[~np.array(without), 1]
+        return np.array([np.median(found[:, 0]), np.median(speeds) if len(speeds) else 1.0])
 
     def first_states(self, places: Layout) -> np.ndarray:
         """Start states of the segments, from the data near each."""

@@ -213,6 +213,19 @@ def test_missing_samples(restitution, seed):
         np.testing.assert_allclose(steps, true, atol=tolerance)
 
 
+@pytest.mark.parametrize("jitter", [0.2, 0.45])
+@pytest.mark.parametrize("restitution", [1.0, 0.8])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_steps_that_vary(restitution, jitter, seed):
+    """Samples up to nearly half a step early or late: neighbouring steps are up to 19 times as long."""
+    random, system = np.random.default_rng(seed), BouncingBall(restitution=restitution)
+    time = H * (np.arange(STEPS[restitution]) + jitter * random.uniform(-1, 1, STEPS[restitution]))
+    motion = system.exact(system.start, time)
+    noise = 0.2 * random.normal(size=(2, len(time), 1, 1))
+    run = Run(time, motion.position + noise[0], motion.velocity + noise[1])
+    np.testing.assert_array_equal(found_steps(run, system.scene()), steps_of(motion.contact))
+
+
 @pytest.mark.parametrize("lost", [slice(0, 20), slice(100, 140), slice(-20, None)])
 def test_a_stretch_without_samples(lost):
     """Longer than the window, at the start, in between and at the end; other impacts are still found."""

@@ -56,6 +56,30 @@ def test_missing_samples_are_left_out():
     assert_within(carom.fit(holey, learned=RESTITUTION).parameters[0], 0.8)
 
 
+def uneven(seed: int, *, jitter: float = 0.4, steps: int = 250, noise: float = 0.1) -> Recording:
+    """The ball at times that are up to `jitter` steps early or late."""
+    generator, system = np.random.default_rng(seed), carom.systems.BouncingBall(restitution=0.8)
+    time = 0.02 * (np.arange(steps + 1) + jitter * generator.uniform(-1, 1, steps + 1))
+    motion = system.exact(system.start, time)
+    position, velocity = (
+        x + noise * generator.standard_normal(x.shape) for x in (motion.position, motion.velocity)
+    )
+    return Recording((Run(time, position, velocity),), 0.02, system.scene(velocity_grid="half"))
+
+
+def test_steps_may_vary():
+    fit = carom.fit(uneven(9), learned=RESTITUTION)
+    for parameter, truth in zip(fit.parameters, (0.8, 0.0), strict=True):
+        assert_within(parameter, truth)
+    assert fit.model.scheme == "constraint_exact"
+    np.testing.assert_allclose(fit.noise, 0.1, rtol=0.15)
+
+
+def test_the_cd_lagrange_step_needs_a_constant_step():
+    with pytest.raises(carom.InputError, match="constant time between samples"):
+        carom.fit(uneven(9), settings=LatentSettings(scheme="cd_lagrange"))
+
+
 @pytest.mark.parametrize("touch", ["observed", "imperfect"])
 def test_touch_perfect_or_not(touch):
     recording = ball(6)
