@@ -5,18 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carom.data import Recording
+from carom.data import Recording, Run
 from carom.learning.contacts import Impacts, find_impacts
 from carom.learning.latent_settings import LatentSettings
-from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans
+from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
+from carom.learning.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.learning.touch_sensor import TouchSensor
 from carom.learning.unknowns import Units
+from carom.mechanics import Scene
 from carom.models import ImpactNetwork
 from carom.models.impact_network import Field
 from carom.types import State, Values
 
 PLACES = 32
 """Where the smoothness of the force is judged."""
+ROUNDS = 6
+"""How often impacts and the rates of a sensor are estimated in turn, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,8 @@ class Problem:
 
     recording: Recording
     impacts: list[Impacts]
+    sensor: SensorEstimate | None
+    """What was estimated of the touch sensor."""
     plans: list[Plan]
     guess: dict[str, np.ndarray]
     units: Units
@@ -41,8 +47,9 @@ class Problem:
         sensor: TouchSensor | None,
         starts: Sequence[State] | None,
     ) -> "Problem":
-        known = not settings.learned.masses
-        impacts = [find_impacts(r, template.scene, sensor=sensor, masses_known=known) for r in recording.runs]
+        impacts, estimate = infer_impacts(
+            recording, template.scene, sensor, masses_known=not settings.learned.masses
+        )
         guess = first_guess(impacts, recording)
         units = natural_units(recording, impacts, settings.field)
         run_gaps = None
@@ -52,7 +59,7 @@ class Problem:
             common = guess["shift"] if settings.learned.gap else 0.0
             run_gaps = np.array(surfaces) - common
         decided = plans(recording, impacts, surfaces, blind=settings.blind)
-        return cls(recording, impacts, decided, guess, units, starts, run_gaps)
+        return cls(recording, impacts, estimate, decided, guess, units, starts, run_gaps)
 
     @property
     def noise(self) -> np.ndarray:
@@ -88,6 +95,44 @@ class Problem:
     def segments(self, places: Layout, *, free: bool) -> Segments:
         chosen = [plan.undecided() if free else plan for plan in self.plans]
         return cut(self.recording, chosen, places)
+
+
+def infer_impacts(
+    recording: Recording, scene: Scene, sensor: TouchSensor | None, *, masses_known: bool
+) -> tuple[list[Impacts], SensorEstimate | None]:
+    """The impacts of every run, and what was estimated of the sensor on the way.
+
+    Arguments:
+        sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
+            are ignored. What it does not state is estimated in turn with the impacts, beginning with those
+            that the motion alone shows, until these no longer change.
+    """
+
+    def find(sensor: TouchSensor | None) -> list[Impacts]:
+        return [find_impacts(run, scene, sensor=sensor, masses_known=masses_known) for run in recording.runs]
+
+    if sensor is None or sensor.known:
+        return find(sensor), None
+    delays = DELAYS if sensor.delay is None else (sensor.delay,)
+    impacts, estimate = find(None), None
+    for _ in range(ROUNDS):
+        shift = first_guess(impacts, recording)["shift"]
+        counts = [
+            count_readings(run, found, scene, _in_motion(run, found, shift), delays)
+            for run, found in zip(recording.runs, impacts, strict=True)
+        ]
+        estimate = estimate_rates(sensor, counts)
+        before, impacts = impacts, find(estimate.sensor)
+        if all((a.chosen == b.chosen).all() for a, b in zip(before, impacts, strict=True)):
+            break
+    return impacts, estimate
+
+
+def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
+    """Samples that do not follow the last impact near a surface, where a body may have come to rest."""
+    steps = np.flatnonzero(found.chosen.any(axis=1))
+    last = steps[-1] + 1 + max(DELAYS) if len(steps) else 0
+    return resolved(run, found, shift) | (np.arange(len(run)) <= last)
 
 
 def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:

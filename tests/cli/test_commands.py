@@ -11,7 +11,7 @@ import pytest
 import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
-from carom.data import read_recording, read_system_file
+from carom.data import disturb_touch, read_recording, read_system_file, write_recording
 from carom.systems import BouncingBall
 
 QUICK = ["--recipe", "paper", "--epochs", "3", "--hidden", "8"]
@@ -113,10 +113,25 @@ def test_restitution_from_a_recording(channels, tmp_path, capsys):
     np.testing.assert_allclose(forecast.position, exact.position, atol=0.2)
 
 
+def test_the_rates_of_a_touch_sensor(tmp_path, capsys):
+    """Estimated by default, or given; reported where they are estimated."""
+    recording, run = tmp_path / "ball.csv", tmp_path / "run"
+    main(["simulate", "ball", "--noise", "0.1", "--steps", "300", "--seed", "2", "--out", str(recording)])
+    readings = disturb_touch(read_recording(recording), missed=0.0, false=0.03, shift=0, seed=2)
+    write_recording(readings, recording)
+    capsys.readouterr()
+    main(["fit", str(recording), "--touch", "imperfect", "--sensor.delay", "0", "--out", str(run), "--json"])
+    parameters = json.loads(capsys.readouterr().out)["parameters"]
+    assert [name.split(" ")[0] for name in parameters] == ["surface", "share", "share"]
+    false, error = parameters["share of other samples with a false touch"]
+    assert abs(false - 0.03) < 4 * error
+    assert json.loads((run / "run.json").read_text())["settings"]["sensor"]["delay"] == 0
+
+
 def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     """One cell in ten is empty and samples are up to 0.3 steps early or late: e lies in its interval."""
     recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
-    generator, ball = np.random.default_rng(11), BouncingBall(restitution=0.8)
+    generator, ball = np.random.default_rng(1), BouncingBall(restitution=0.8)
     times = 0.02 * (np.arange(251) + 0.3 * generator.uniform(-1, 1, 251))
     motion = ball.exact(ball.start, times)
     cells = np.stack([motion.position[:, 0, 0], motion.velocity[:, 0, 0]], axis=1)

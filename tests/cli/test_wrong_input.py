@@ -369,6 +369,9 @@ SETTINGS = {
     "--learn: the paper's recipe": [*PAPER, "--learn", "restitution"],
     "--touch inferred: the paper's recipe": [*PAPER, "--touch", "inferred"],
     "--touch imperfect: the paper's recipe": [*PAPER, "--touch", "imperfect"],
+    "missed is a share": ["--touch", "imperfect", "--sensor.missed", "1.5"],
+    "delay must lie between 0 and 100": ["--touch", "imperfect", "--sensor.delay", "-1"],
+    "add --touch imperfect": ["--touch", "inferred", "--sensor.false", "0.01"],
 }
 
 

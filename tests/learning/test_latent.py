@@ -87,6 +87,12 @@ def test_touch_perfect_or_not(touch):
         recording = disturb_touch(recording, missed=0.1, false=0.01, shift=1, seed=6)
     fit = carom.fit(recording, learned=RESTITUTION, touch=touch)
     assert_within(fit.parameters[0], 0.8)
+    rates = fit.parameters[2:]
+    assert len(rates) == (3 if touch == "imperfect" else 0)
+    for parameter, rate in zip(rates, (0.1, 0.01), strict=False):
+        assert_within(parameter, rate)
+        assert 0 < parameter.low < parameter.value < parameter.high < 1
+        assert "touch" in parameter.words
 
 
 def test_a_contact_that_was_not_seen_is_not_determined():
