@@ -1,7 +1,8 @@
 """Tables of committed results inside Markdown pages; `make tables` refreshes them.
 
 A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary`, the name
-of an experiment, `speed` for the benchmark, or a name in `LEARNING_TABLES` for the recipe `carom`.
+of an experiment, `speed` for the benchmark, a name in `LEARNING_TABLES` for the recipe `carom`, or
+`classifier`.
 """
 
 import json
@@ -10,21 +11,32 @@ from pathlib import Path
 from typing import Any
 
 from carom.atomic import atomic_write
+from carom.experiments.classifier_tables import classifier_markdown
 from carom.experiments.learning_tables import LEARNING_TABLES
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
 
 RESULTS = Path("results/paper.json")
 SPEED = Path("benchmarks/results/speed.json")
 LEARNING = Path("results/learning.json")
+CLASSIFIER = Path("results/classifier.json")
+DOCUMENTS = (RESULTS, SPEED, LEARNING, CLASSIFIER)
 PAGES = (Path("README.md"), Path("docs/reproduction.md"), Path("docs/learning.md"))
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
-def refreshed(text: str, paper: dict[str, Any], speed: dict[str, Any], learning: dict[str, Any]) -> str:
-    """A page with every marked table made anew."""
+def refreshed(
+    text: str,
+    paper: dict[str, Any],
+    speed: dict[str, Any],
+    learning: dict[str, Any],
+    classifier: dict[str, Any],
+) -> str:
+    """A page with every marked table made anew, from the content of `DOCUMENTS`."""
     for name in _MARKER.findall(text):
         if name == "speed":
             table = speed_markdown(speed)
+        elif name == "classifier":
+            table = classifier_markdown(classifier)
         elif name in LEARNING_TABLES:
             table = LEARNING_TABLES[name](learning)
         else:
@@ -49,7 +61,7 @@ def speed_markdown(speed: dict[str, Any]) -> str:
 
 def main() -> None:
     """Refresh the tables of all pages, from the root of the repository."""
-    documents = [json.loads(path.read_text()) for path in (RESULTS, SPEED, LEARNING)]
+    documents = [json.loads(path.read_text()) for path in DOCUMENTS]
     for page in PAGES:
         text = refreshed(page.read_text(), *documents)
         with atomic_write(page) as temporary:

@@ -11,7 +11,7 @@ from carom.errors import InputError
 from carom.experiments.comparison import Table
 from carom.experiments.formatting import MISSING, number, of_total, spread_mean
 from carom.experiments.learning import ROWS
-from carom.experiments.results import write_document
+from carom.experiments.results import rounded, write_document
 from carom.experiments.statistics import Share, Spread, spread
 from carom.experiments.tables import markdown
 
@@ -159,24 +159,13 @@ LEARNING_TABLES: dict[str, Callable[[Document], str]] = {
 
 
 def _condensed(name: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: _rounded(value) for key, value in result.items() if key != "fingerprint"}
+    kept = {key: rounded(value) for key, value in result.items() if key != "fingerprint"}
     row = ROWS[name]
     if row.learned.restitution == "constant":
         lines = kept.pop("rows")
         # `run_rows` does not carry the truth; the systems whose restitution is estimated have one.
         kept |= {"true_restitution": float(getattr(row.system, _RESTITUTION)), "rows": lines}
     return kept
-
-
-def _rounded(value: Any) -> Any:
-    """Five digits all the way down; null for what is not finite, which JSON cannot hold."""
-    if isinstance(value, Mapping):
-        return {key: _rounded(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(part) for part in value]
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
 def _spread(row: Mapping[str, Any], key: str) -> Spread | None:
