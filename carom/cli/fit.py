@@ -20,6 +20,7 @@ from carom.learning import (
     LatentSettings,
     Learned,
     Parameter,
+    TouchSensor,
     WindowedSettings,
     fit_latent,
     fit_windowed,
@@ -47,6 +48,7 @@ def fit(
     system: Path | None = None,
     recipe: Literal["carom", "paper"] = "carom",
     touch: Literal["observed", "inferred", "imperfect", "none"] | None = None,
+    sensor: TouchSensor = TouchSensor(),  # noqa: B008
     learn: tuple[Literal["restitution", "restitution-speed", "gap", "masses", "damping"], ...] | None = None,
     field: Field = "shared",
     model: Literal["cd-lagrange", "vin", "resnet", "contact-resnet"] = "cd-lagrange",
@@ -72,6 +74,7 @@ def fit(
         recipe: How the model is found.
         touch: What the touch columns mean: perfect readings, readings with errors, or nothing (inferred, the
             default of the recipe carom). The recipe paper knows observed, its default, and none.
+        sensor: What is known of an imperfect touch sensor; the rest is estimated (--touch imperfect).
         learn: Physical parameters to estimate, instead of those that the system file names.
         field: Whether all bodies move in one field and act on each other by contact alone, or not.
         model: What is trained by the recipe paper.
@@ -85,6 +88,10 @@ def fit(
     require_seed(seed)
     hidden = hidden if hidden is not None else 32 if recipe == "carom" else 500
     require_range("--hidden", hidden, 1, 100_000)
+    if sensor != TouchSensor() and touch != "imperfect":
+        raise InputError(
+            "--sensor: only an imperfect touch sensor has rates and a delay; add --touch imperfect."
+        )
     if model != "vin" and scheme != "velocity_verlet":
         raise InputError(f"--scheme {scheme}: only the model vin has it; add --model vin.")
     require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
@@ -95,7 +102,11 @@ def fit(
         )
     description = read_system_file(system_path)
     data = read_recording(
-        recording, columns=description.columns, scene=description.scene, step_size=description.step_size
+        recording,
+        columns=description.columns,
+        scene=description.scene,
+        step_size=description.step_size,
+        missing=description.missing,
     )
     if recipe == "carom":
         if model != "cd-lagrange":
@@ -108,7 +119,11 @@ def fit(
             raise InputError("--touch none: the recipe carom has --touch inferred for that.")
         require_range("--hidden", hidden, 1, 256)
         chosen = LatentSettings(
-            touch=touch or "inferred", learned=_learned(description.learn, learn), field=field, hidden=hidden
+            touch=touch or "inferred",
+            sensor=sensor,
+            learned=_learned(description.learn, learn),
+            field=field,
+            hidden=hidden,
         )
         _fit_latent(recording, data, chosen, out, overwrite=overwrite, seed=seed, json=json)
         return
@@ -207,6 +222,8 @@ def _fit_latent(
         ("impacts found", sum(found)),
         ("noise of positions", result.noise[0]),
     ]
+    if data.missing_values:
+        rows.insert(1, ("values missing", data.missing_values))
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
     rows += [(p.name, _value(p)) for p in result.parameters]

@@ -11,6 +11,8 @@ from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError
 from carom.experiments.ablations import ABLATIONS
 from carom.experiments.animation import write_animations
+from carom.experiments.classifier import CASES, run_cases
+from carom.experiments.classifier_tables import HEADER, case_lines, write_classifier
 from carom.experiments.figures import write_figures
 from carom.experiments.formatting import mean_and_error, spread_mean
 from carom.experiments.grid import plan_grid, run_grid
@@ -24,6 +26,9 @@ from carom.experiments.results import add_oracle, write_results
 from carom.experiments.run import plan, run_units
 from carom.experiments.statistics import score
 from carom.experiments.workers import available_cores
+
+CLASSIFIER = "classifier"
+"""The experiment of the recipe carom that is not a row of its table."""
 
 
 def reproduce(
@@ -47,8 +52,9 @@ def reproduce(
     Example: carom reproduce ball cradle --runs 5 --protocol published
 
     With --recipe carom: what latent states and contacts make of the same systems, without touch too; it
-    writes learning.json and prints a table. With --grid beside it: the ball over noise, number of bounces and
-    touch, with the paper's models and the oracle; it writes grid.json and a heat map.
+    writes learning.json and prints a table. The name classifier stands for another experiment there: the
+    paper's contact classifier against a learned gap, in classifier.json. With --grid: the ball over noise,
+    number of bounces and touch, with the paper's models and the oracle, in grid.json and a heat map.
 
     What is finished stays in the folder: the same command continues a killed run.
 
@@ -88,7 +94,8 @@ def reproduce(
         if grid:
             _reproduce_grid(names, seeds, out, workers=workers, quick=quick, json=json)
             return
-        _reproduce_learning(names, seeds, out, workers=workers, json=json)
+        run = _reproduce_classifier if names == (CLASSIFIER,) else _reproduce_learning
+        run(names, seeds, out, workers=workers, json=json)
         return
     experiments = find_experiments(names)
     protocols = PROTOCOLS if protocol == "both" else (protocol,)
@@ -122,6 +129,25 @@ def reproduce(
         [_line(summary) for summary in summaries],
     )
     print(f"Written to {out}: paper.html has every figure and table, paper.json every number.")
+
+
+def _reproduce_classifier(
+    names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool
+) -> None:
+    started = time.monotonic()
+    with progress("fitting") as tell:
+        results = run_cases(CASES, seeds, workers=workers, progress=tell)
+    command = f"carom reproduce {CLASSIFIER} --recipe carom --runs {len(seeds)}"
+    write_classifier(results, out / "classifier.json", command=command)
+    if json:
+        print_json({"out": str(out), "cases": len(results), "seconds": time.monotonic() - started})
+        return
+    print_table(
+        f"Forecasts of {len(seeds)} runs, contacts decided by the gap or by the classifier",
+        HEADER,
+        case_lines(results),
+    )
+    print(f"Written to {out}: classifier.json has every number.")
 
 
 def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool) -> None:

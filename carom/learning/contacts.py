@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from carom.data import Run
 from carom.learning.motion_windows import WindowFit, Windows, local_noise
-from carom.learning.touch_sensor import TouchSensor
+from carom.learning.touch_sensor import STRONGEST, TouchSensor
 from carom.mechanics import Pair, Scene, Wall
 
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -59,13 +59,13 @@ def find_impacts(
     Arguments:
         run: positions, with velocities where measured; NaN where a value is missing.
         scene: the candidate contacts.
-        sensor: how touch readings relate to impacts; None to ignore them.
+        sensor: how touch readings relate to impacts, all of it known; None to ignore them.
         masses_known: whether the share of each body in a jump is known.
         half_width: samples either side of a step that are looked at; more where no velocities were measured.
         prior_log_odds: of an impact in one step.
     """
     if half_width is None:
-        half_width = 5 if run.velocity is not None else 12
+        half_width = 5 if run.velocity is not None and np.isfinite(run.velocity).any() else 12
     windows = Windows(run, half_width)
     # A velocity is worth a position per step until both noises are known; so no unit matters.
     weight = np.array([1.0, np.median(windows.step) ** 2])
@@ -94,9 +94,10 @@ def find_impacts(
             kink[:, better, j] = here[:, better]
     told = np.zeros((steps, contacts))
     if sensor is not None and run.touch is not None:
-        for j, candidate in enumerate(scene.candidates):
-            reading = np.all(run.touch[1:, list(candidate.bodies)], axis=1)
-            told[:, j] = sensor.log_odds(reading)
+        by_body = np.stack([sensor.log_odds(reading) for reading in run.touch[1:].T], axis=1)
+        # Sensors of several bodies err independently. However good they are, a touch without any kink in the
+        # motion is no impact to learn from.
+        told = np.minimum(by_body @ scene.geometry.incidence.T, STRONGEST)
     log_odds = log_odds + prior_log_odds + told
     incidence = scene.geometry.incidence
     sharing = (incidence.astype(int) @ incidence.T.astype(int)) > 0

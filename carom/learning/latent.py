@@ -90,13 +90,17 @@ def fit_latent_many(
         raise InputError(
             f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
         )
+    # The CD-Lagrange step relates velocities to one step size; the exact one takes steps as they come.
+    even = all(recording.even for recording in recordings)
+    if settings.scheme == "cd_lagrange" and not even:
+        raise InputError('The CD-Lagrange step needs a constant time between samples; use scheme="auto".')
     began = time.perf_counter()
     first: ImpactScheme = "constraint_exact" if settings.scheme == "auto" else settings.scheme
     with jax.enable_x64(True):
         fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first)]
         # Velocities that are declared to lie between the samples come from such a scheme.
         staggered = scene.velocity_grid == "sample"
-        if settings.scheme == "auto" and (staggered or any(_doubtful(fit) for fit in fits[0])):
+        if settings.scheme == "auto" and even and (staggered or any(_doubtful(fit) for fit in fits[0])):
             fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange"))
     seconds = (time.perf_counter() - began) / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]

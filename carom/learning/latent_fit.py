@@ -17,6 +17,7 @@ from carom.learning.latent_settings import LatentSettings
 from carom.learning.parameters import Parameter, describe_parameters
 from carom.learning.problem import Problem
 from carom.learning.segments import Layout, Plan, Segments
+from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
 from carom.models import ImpactNetwork
 from carom.types import State
@@ -109,6 +110,8 @@ def describe(
         jax.tree.map(lambda x: 1 / np.sqrt(x), precisions),
         np.asarray(counted),
     )
+    if problem.sensor is not None:
+        parameters += sensor_parameters(problem.sensor)
     known = np.array([True, recording.has_velocity])
     # What is left below the resolution has a shape too, that of the network's last digits.
     resolved = (np.asarray(noise) > problem.units.resolution)[None, :, None, None]

@@ -14,7 +14,7 @@ class LatentSettings:
 
     Arguments:
         touch: whether touch readings are perfect ("observed"), ignored ("inferred"), or "imperfect".
-        sensor: rates and delay of an imperfect sensor.
+        sensor: rates and delay of an imperfect sensor; what it does not state is estimated.
         learned: which physical parameters are estimated.
         scheme: the model's step; "auto" tries the exact one, and where that leaves doubts the other too, and
             keeps the likelier.

@@ -31,7 +31,7 @@ class Windows:
         self.bodies, self.dimension = bodies, dimension
         starts = np.clip(np.arange(steps) - half_width + 1, 0, max(0, len(run) - 2 * half_width))
         self.index = starts[:, None] + np.arange(min(2 * half_width, len(run)))
-        self.step = np.diff(run.time)
+        self.begin, self.step = run.time[:-1], np.diff(run.time)
         flat = run.position.reshape(len(run), -1)
         speed = np.full_like(flat, np.nan) if run.velocity is None else run.velocity.reshape(len(run), -1)
         self.time = run.time[self.index] - run.time[:-1, None]
@@ -45,12 +45,15 @@ class Windows:
     def fit(self, directions, place, weight=(1.0, 1.0), stiffness: float = 0.0) -> WindowFit:
         """`directions` (steps, jumps, coordinates) or None; the jump is at `place` of the step.
 
+        A place below 0 or from 1 on lies in a step before or after, by the whole part of the number.
         `stiffness` is the precision with which accelerations are expected to vanish.
         """
         steps, coordinates = len(self.value), self.value.shape[-1]
         if directions is None:
             directions = np.zeros((steps, 0, coordinates))
-        kink = (0.5 if place is None else place) * self.step
+        whole, share = divmod(0.5 if place is None else place, 1)
+        there = np.clip(np.arange(steps) + int(whole), 0, steps - 1)
+        kink = self.begin[there] - self.begin + share * self.step[there]
         t = self.time - kink[:, None]
         ones, zeros = np.ones_like(t), np.zeros_like(t)
         # Rows: (window, channel); columns: q₀, v, a at the kink.

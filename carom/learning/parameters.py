@@ -118,7 +118,8 @@ def contact_name(scene: Scene, j: int) -> str:
     return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {j + 1}'}"
 
 
-def _undetermined(name: str, reason: str) -> Parameter:
+def undetermined(name: str, reason: str) -> Parameter:
+    """A parameter that the data leave open, and why."""
     return Parameter(name, None, None, None, None, f"{name}: not determined by these data ({reason}).")
 
 
@@ -126,9 +127,9 @@ def _free(
     name: str, value: float, error: float, prior: float, *, seen: bool, offset: float = 0.0
 ) -> Parameter:
     if not seen:
-        return _undetermined(name, "no such impact was seen")
+        return undetermined(name, "no such impact was seen")
     if not np.isfinite(error) or error > 0.5 * prior:
-        return _undetermined(name, "its error is as large as what was known before")
+        return undetermined(name, "its error is as large as what was known before")
     value = value + offset
     low, high = value - 1.96 * error, value + 1.96 * error
     return Parameter(name, value, error, low, high, f"{name}: {value:.4g} ± {error:.2g}.")
@@ -137,9 +138,9 @@ def _free(
 def _bounded(name: str, value: float, error: float, pull: float, *, seen: bool) -> Parameter:
     """A restitution: the normal distribution of the fit, cut off at 0 and 1."""
     if not seen:
-        return _undetermined(name, "no such impact was seen")
+        return undetermined(name, "no such impact was seen")
     if not np.isfinite(error) or error > 0.3:
-        return _undetermined(name, "its error is as large as its range")
+        return undetermined(name, "its error is as large as its range")
     # On a bound the cost still slopes; where it would have led is the centre of the distribution that is cut.
     centre = value - pull * error**2 if value in (0.0, 1.0) else value
     below, above = (_NORMAL.cdf((bound - centre) / error) for bound in (0.0, 1.0))

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from carom.data import Recording
+from carom.data import Recording, Run
 from carom.learning.contacts import Impacts, find_impacts
 from carom.learning.latent_settings import LatentSettings
-from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans
+from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
+from carom.learning.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.learning.touch_sensor import TouchSensor
 from carom.learning.unknowns import Units
+from carom.mechanics import Scene
 from carom.models import ImpactNetwork
 from carom.models.impact_network import Field
 from carom.types import State, Values
@@ -19,6 +21,8 @@ PLACES = 32
 """Where the smoothness of the force is judged."""
 RESOLUTION = 1e-5
 """The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
+ROUNDS = 6
+"""How often impacts and the rates of a sensor are estimated in turn, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +31,8 @@ class Problem:
 
     recording: Recording
     impacts: list[Impacts]
+    sensor: SensorEstimate | None
+    """What was estimated of the touch sensor."""
     plans: list[Plan]
     guess: dict[str, np.ndarray]
     units: Units
@@ -46,8 +52,9 @@ class Problem:
         sensor: TouchSensor | None,
         starts: Sequence[State] | None,
     ) -> "Problem":
-        known = not settings.learned.masses
-        impacts = [find_impacts(r, template.scene, sensor=sensor, masses_known=known) for r in recording.runs]
+        impacts, estimate = infer_impacts(
+            recording, template.scene, sensor, masses_known=not settings.learned.masses
+        )
         guess = first_guess(impacts, recording)
         units = natural_units(recording, impacts, settings.field)
         run_gaps = None
@@ -57,7 +64,18 @@ class Problem:
             common = guess["shift"] if settings.learned.gap else 0.0
             run_gaps = np.array(surfaces) - common
         decided = plans(recording, impacts, surfaces, blind=settings.blind)
-        return cls(recording, impacts, decided, guess, units, starts, run_gaps, surfaces, settings.blind)
+        return cls(
+            recording,
+            impacts,
+            estimate,
+            decided,
+            guess,
+            units,
+            starts,
+            run_gaps,
+            surfaces,
+            settings.blind,
+        )
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
         """The same recording with its impacts elsewhere."""
@@ -66,8 +84,12 @@ class Problem:
 
     @property
     def noise(self) -> np.ndarray:
-        """Standard deviations of positions and velocities, as rough as the data are."""
-        return np.maximum(np.median([found.noise for found in self.impacts], axis=0), self.units.resolution)
+        """Of positions and velocities, the median over the runs that have any; no less than they resolve."""
+        found = np.array([impacts.noise for impacts in self.impacts])
+        without = [run.velocity is None or np.isnan(run.velocity).all() for run in self.recording.runs]
+        speeds = found[~np.array(without), 1]
+        rough = np.array([np.median(found[:, 0]), np.median(speeds) if len(speeds) else 1.0])
+        return np.maximum(rough, self.units.resolution)
 
     def first_states(self, places: Layout) -> np.ndarray:
         """Start states of the segments, from the data near each."""
@@ -95,6 +117,44 @@ class Problem:
     def segments(self, places: Layout, *, free: bool) -> Segments:
         chosen = [plan.undecided() if free else plan for plan in self.plans]
         return cut(self.recording, chosen, places)
+
+
+def infer_impacts(
+    recording: Recording, scene: Scene, sensor: TouchSensor | None, *, masses_known: bool
+) -> tuple[list[Impacts], SensorEstimate | None]:
+    """The impacts of every run, and what was estimated of the sensor on the way.
+
+    Arguments:
+        sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
+            are ignored. What it does not state is estimated in turn with the impacts, beginning with those
+            that the motion alone shows, until these no longer change.
+    """
+
+    def find(sensor: TouchSensor | None) -> list[Impacts]:
+        return [find_impacts(run, scene, sensor=sensor, masses_known=masses_known) for run in recording.runs]
+
+    if sensor is None or sensor.known:
+        return find(sensor), None
+    delays = DELAYS if sensor.delay is None else (sensor.delay,)
+    impacts, estimate = find(None), None
+    for _ in range(ROUNDS):
+        shift = first_guess(impacts, recording)["shift"]
+        counts = [
+            count_readings(run, found, scene, _in_motion(run, found, shift), delays)
+            for run, found in zip(recording.runs, impacts, strict=True)
+        ]
+        estimate = estimate_rates(sensor, counts)
+        before, impacts = impacts, find(estimate.sensor)
+        if all((a.chosen == b.chosen).all() for a, b in zip(before, impacts, strict=True)):
+            break
+    return impacts, estimate
+
+
+def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
+    """Samples that do not follow the last impact near a surface, where a body may have come to rest."""
+    steps = np.flatnonzero(found.chosen.any(axis=1))
+    last = steps[-1] + 1 + max(DELAYS) if len(steps) else 0
+    return resolved(run, found, shift) | (np.arange(len(run)) <= last)
 
 
 def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:

@@ -79,20 +79,20 @@ def plans(
             for step in np.flatnonzero(found.chosen.any(axis=1)):
                 counted[max(0, step + 1 - blind) : step + 1 + blind] = False
             earliest, latest = np.full_like(earliest, -1.0), np.full_like(latest, 2.0)
-        result.append(Plan(schedule, earliest, latest, _resolved(run, found, shift), counted))
+        result.append(Plan(schedule, earliest, latest, resolved(run, found, shift), counted))
     return result
 
 
-def _resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
+def resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
     """False where a gap stays within the noise for longer than a found impact would keep it there."""
-    resolved = np.ones(len(run), bool)
+    clear = np.ones(len(run), bool)
     width = 2 * GUARD + 1
     if len(run) <= width:
-        return resolved
+        return clear
     for j in range(found.chosen.shape[1]):
         if not found.chosen[:, j].any():
             continue
-        resolved &= ~_too_fast(run, found, j)
+        clear &= ~_too_fast(run, found, j)
         gap = np.abs(found.smooth_gap[:, j] - shift[j])
         near = np.concatenate([gap[:1], gap]) < 1.5 * found.noise[0]
         kinks = np.flatnonzero(found.chosen[:, j])
@@ -100,8 +100,8 @@ def _resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) ->
             if second - first <= 3 * width:  # a short flight from one impact to the next
                 near[first + 1 : second + 1] = False
         lasting = np.convolve(near, np.ones(width), "same") >= width
-        resolved &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
-    return resolved
+        clear &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
+    return clear
 
 
 def _too_fast(run: Run, found: Impacts, contact: int) -> Bool[np.ndarray, "samples"]:

@@ -81,6 +81,30 @@ def test_missing_samples_are_left_out():
     assert_within(carom.fit(holey, learned=RESTITUTION).parameters[0], 0.8)
 
 
+def uneven(seed: int, *, jitter: float = 0.4, steps: int = 250, noise: float = 0.1) -> Recording:
+    """The ball at times that are up to `jitter` steps early or late."""
+    generator, system = np.random.default_rng(seed), carom.systems.BouncingBall(restitution=0.8)
+    time = 0.02 * (np.arange(steps + 1) + jitter * generator.uniform(-1, 1, steps + 1))
+    motion = system.exact(system.start, time)
+    position, velocity = (
+        x + noise * generator.standard_normal(x.shape) for x in (motion.position, motion.velocity)
+    )
+    return Recording((Run(time, position, velocity),), 0.02, system.scene(velocity_grid="half"))
+
+
+def test_steps_may_vary():
+    fit = carom.fit(uneven(9), learned=RESTITUTION)
+    for parameter, truth in zip(fit.parameters, (0.8, 0.0), strict=True):
+        assert_within(parameter, truth)
+    assert fit.model.scheme == "constraint_exact"
+    np.testing.assert_allclose(fit.noise, 0.1, rtol=0.15)
+
+
+def test_the_cd_lagrange_step_needs_a_constant_step():
+    with pytest.raises(carom.InputError, match="constant time between samples"):
+        carom.fit(uneven(9), settings=LatentSettings(scheme="cd_lagrange"))
+
+
 @pytest.mark.parametrize("touch", ["observed", "imperfect"])
 def test_touch_perfect_or_not(touch):
     recording = ball(6)
@@ -88,6 +112,12 @@ def test_touch_perfect_or_not(touch):
         recording = disturb_touch(recording, missed=0.1, false=0.01, shift=1, seed=6)
     fit = carom.fit(recording, learned=RESTITUTION, touch=touch)
     assert_within(fit.parameters[0], 0.8)
+    rates = fit.parameters[2:]
+    assert len(rates) == (3 if touch == "imperfect" else 0)
+    for parameter, rate in zip(rates, (0.1, 0.01), strict=False):
+        assert_within(parameter, rate)
+        assert 0 < parameter.low < parameter.value < parameter.high < 1
+        assert "touch" in parameter.words
 
 
 def test_a_contact_that_was_not_seen_is_not_determined():
