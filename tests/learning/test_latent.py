@@ -152,6 +152,21 @@ def test_masses_and_gap_of_two_riders_from_positions_alone():
         assert_within(parameter, truth)
 
 
+def test_the_cd_lagrange_step_finds_its_impacts_from_positions_alone():
+    """Parabolas place them a step off, and that step resolves impacts nowhere else than at its end."""
+    system = carom.systems.BouncingBall(radius=0.01)
+    recording = carom.simulate(
+        system, steps=300, step_size=0.02, noise=0.1, seed=8, truth="scheme", velocity_grid="sample"
+    )
+    (run,) = recording.runs
+    assert run.touch is not None
+    blind = replace(recording, runs=(replace(run, velocity=None, touch=None),))
+    fit = carom.fit(blind, scheme="cd_lagrange", starts=[system.start])
+    found = np.flatnonzero(fit.impacts[0].chosen[:, 0]) + 1
+    np.testing.assert_array_equal(found, np.flatnonzero(run.touch[:, 0]))
+    assert not fit.failed
+
+
 def test_damping_of_a_pendulum():
     system = carom.systems.Pendulum(damping=0.8)
     recording = carom.simulate(system, steps=200, step_size=0.02, noise=0.05, seed=100)

@@ -16,6 +16,7 @@ from carom.learning.least_squares import (
     log_determinant,
     minimise,
     normal_equations,
+    settle,
     shared_covariance,
 )
 
@@ -144,6 +145,36 @@ def test_linear_problems(seed, priors):
     rows = away[: SEGMENTS * (SAMPLES * 4 + 2)].reshape(SEGMENTS, -1)[:, :-2]
     channels = np.sum(rows.reshape(SEGMENTS, SAMPLES, 2, 2) ** 2, axis=(0, 1, 3))
     np.testing.assert_allclose(found.normal.squares, channels, rtol=1e-5)
+
+
+@partial(jax.jit, static_argnames=("residuals", "iterations"))
+def settled(residuals, unknowns, data, beliefs, *, iterations):
+    return settle(
+        residuals, unknowns, data, jax.tree.map(jnp.asarray, beliefs).prior(), iterations=iterations
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_segments_settle_where_the_shared_unknowns_leave_them(seed):
+    case = random_case(seed)
+    start = random_start(seed)
+    found = settled(linear_residuals, start, case.data, case.beliefs, iterations=4)
+    given = case.target - case.matrix[:, :SHARED] @ np.asarray(start.shared)
+    expected = np.linalg.lstsq(case.matrix[:, SHARED:], given)[0]
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_segment_led_astray_returns_to_its_first_guess():
+    """r = y³ − 3y − c has a minimum of r² near y = 1 that is none of the problem's, and a root below −2."""
+
+    def residuals(shared, local, data):
+        return (local**3 - 3 * local - data + shared[0])[:, None, None], jnp.zeros((0,))
+
+    beliefs = no_beliefs(1, (2, 1))._replace(local_mean=np.full((2, 1), -2.5))
+    astray = Unknowns(jnp.zeros(1), jnp.full((2, 1), 1.1))
+    data = jnp.array([[-4.0], [-6.0]])
+    found = settled(residuals, astray, data, beliefs, iterations=8)
+    np.testing.assert_allclose(found**3 - 3 * found, data, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(8))
