@@ -161,7 +161,7 @@ def test_the_cd_lagrange_step_finds_its_impacts_from_positions_alone():
     (run,) = recording.runs
     assert run.touch is not None
     blind = replace(recording, runs=(replace(run, velocity=None, touch=None),))
-    fit = carom.fit(blind, scheme="cd_lagrange", starts=[system.start])
+    fit = carom.fit(blind, settings=LatentSettings(scheme="cd_lagrange"), starts=[system.start])
     found = np.flatnonzero(fit.impacts[0].chosen[:, 0]) + 1
     np.testing.assert_array_equal(found, np.flatnonzero(run.touch[:, 0]))
     assert not fit.failed
