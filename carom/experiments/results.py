@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def write_results(
         path,
         command=command,
         devices=[summary["device"] for summary in summaries],
-        oracle={key: [_rounded(value) for value in values] for key, values in oracle.items()},
+        oracle=rounded(oracle),
         units=[_condensed(summary) for summary in summaries],
     )
 
@@ -81,18 +81,22 @@ def write_document(path: Path, *, command: str, devices: Iterable[str], **conten
 def _condensed(summary: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for row in summary["rows"]:
-        kept = {key: _rounded(value) for key, value in row.items() if key != "held_out_paper_rmse"}
+        kept = {key: rounded(value) for key, value in row.items() if key != "held_out_paper_rmse"}
         rows.append(
             kept
             | {
-                "held_out_median": _rounded(held_out_median(row)),
+                "held_out_median": rounded(held_out_median(row)),
             }
         )
     return {key: value for key, value in summary.items() if key != "fingerprint"} | {"rows": rows}
 
 
-def _rounded(value: Any) -> Any:
-    """Five digits; null for what is not finite, which JSON cannot hold."""
+def rounded(value: Any) -> Any:
+    """Five digits all the way down; null for what is not finite, which JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(part) for part in value]
     if not isinstance(value, float):
         return value
     return float(f"{value:.5g}") if np.isfinite(value) else None
