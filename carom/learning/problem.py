@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from carom.data import Recording
 from carom.learning.contacts import Impacts, find_impacts
 from carom.learning.latent_settings import LatentSettings
+from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans
 from carom.learning.touch_sensor import TouchSensor
-from carom.learning.unknowns import Units
+from carom.learning.unknowns import MASS_SPREAD, Units
 from carom.models import ImpactNetwork
 from carom.models.impact_network import Field
 from carom.types import State, Values
@@ -29,8 +31,9 @@ class Problem:
     guess: dict[str, np.ndarray]
     units: Units
     starts: Sequence[State] | None
-    run_gaps: np.ndarray | None
-    """First guesses of what each run adds to the gaps, where that is estimated."""
+    own: RunShape
+    run_gaps: np.ndarray
+    """First guesses of what each run adds to the gaps; no columns where that is not estimated."""
 
     @classmethod
     def of(
@@ -41,45 +44,58 @@ class Problem:
         sensor: TouchSensor | None,
         starts: Sequence[State] | None,
     ) -> "Problem":
-        known = not settings.learned.masses
-        impacts = [find_impacts(r, template.scene, sensor=sensor, masses_known=known) for r in recording.runs]
+        learned = settings.learned
+        own = RunShape.of(template.scene, learned)
+        find = partial(
+            find_impacts,
+            scene=template.scene,
+            sensor=sensor,
+            masses_known=not (learned.masses or learned.masses_per_run),
+            blind=settings.blind,
+        )
+        impacts = [find(run) for run in recording.runs]
         guess = first_guess(impacts, recording)
         units = natural_units(recording, impacts, settings.field)
-        run_gaps = None
+        run_gaps = np.zeros((len(impacts), 0))
         surfaces = [guess["shift"]] * len(impacts)
-        if settings.learned.gap_per_run:
+        if learned.gap_per_run:
             surfaces = [first_guess([found], recording)["shift"] for found in impacts]
-            common = guess["shift"] if settings.learned.gap else 0.0
+            common = guess["shift"] if learned.gap else 0.0
             run_gaps = np.array(surfaces) - common
         decided = plans(recording, impacts, surfaces, blind=settings.blind)
-        return cls(recording, impacts, decided, guess, units, starts, run_gaps)
+        return cls(recording, impacts, decided, guess, units, starts, own, run_gaps)
 
     @property
     def noise(self) -> np.ndarray:
         return np.median([found.noise for found in self.impacts], axis=0)
 
     def first_states(self, places: Layout) -> np.ndarray:
-        """Start states of the segments, from the data near each."""
+        """Start states of the segments, from the data near each, and what their runs add."""
         states = first_states(self.recording, self.impacts, places)
-        if self.run_gaps is not None:
-            states = np.concatenate([states, self.run_gaps[places.run]], axis=1)
+        others = np.zeros((len(states), self.own.laws + self.own.masses))
+        states = np.concatenate([states, self.run_gaps[places.run], others], axis=1)
         return self.with_known_starts(states, places)[0]
 
-    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray]:
-        """Start states, and the precisions with which they are known beforehand."""
+    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The unknowns of the segments with known starts put in, and means and precisions of their priors."""
         states = np.array(states)
+        own, scale = self.own, float(np.max(self.units.scale))
+        laws = own.restitution
         # A prior that only matters where no sample does.
-        precision = np.full(states.shape, (100 * float(np.max(self.units.scale))) ** -2)
-        if self.run_gaps is not None:
-            # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
-            precision[:, -self.run_gaps.shape[1] :] = float(np.max(self.units.scale)) ** -2
+        precision = np.full(states.shape, (100 * scale) ** -2)
+        # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
+        precision[:, own.state : laws.start] = scale**-2
+        precision[:, laws.stop :] = MASS_SPREAD**-2
         if self.starts is not None:
-            size = 2 * self.recording.bodies * self.recording.dimension
             for row in np.flatnonzero(places.sample == 0):
                 start = self.starts[places.run[row]]
-                states[row, :size] = np.concatenate([np.ravel(start.position), np.ravel(start.velocity)])
-                precision[row, :size] = (1e-4 * self.noise[0]) ** -2
-        return states, precision
+                states[row, : own.state] = np.concatenate(
+                    [np.ravel(start.position), np.ravel(start.velocity)]
+                )
+                precision[row, : own.state] = (1e-4 * self.noise[0]) ** -2
+        mean = states.copy()
+        mean[:, laws.start :] = 0.0
+        return states, mean, precision
 
     def segments(self, places: Layout, *, free: bool) -> Segments:
         chosen = [plan.undecided() if free else plan for plan in self.plans]
@@ -88,7 +104,7 @@ class Problem:
 
 def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:
     """Scales from the range of the recording and its typical acceleration; where smoothness is judged."""
-    width = recording.dimension if field == "shared" else recording.dimension * recording.bodies
+    width = recording.dimension * (recording.bodies if field == "joint" else 1)
     values = np.concatenate([run.position.reshape(-1, width) for run in recording.runs])
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     scale = np.maximum(0.5 * (high - low), 1e-9)
