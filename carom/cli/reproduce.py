@@ -15,11 +15,15 @@ from carom.experiments.figures import write_figures
 from carom.experiments.formatting import mean_and_error, spread_mean
 from carom.experiments.learning import find_rows, run_rows
 from carom.experiments.learning_tables import write_learning
+from carom.experiments.measured import run_measured, write_measured
+from carom.experiments.measured_data import measured_folder
+from carom.experiments.measured_figures import write_measured_figures
+from carom.experiments.measured_tables import ratios
 from carom.experiments.paper import PROTOCOLS, REPORTED_SEED, find_experiments
 from carom.experiments.report import write_report
 from carom.experiments.results import add_oracle, write_results
 from carom.experiments.run import plan, run_units
-from carom.experiments.statistics import score
+from carom.experiments.statistics import score, spread
 from carom.experiments.workers import available_cores
 
 
@@ -29,6 +33,7 @@ def reproduce(
     *,
     out: Path = Path("reproduction"),
     recipe: Literal["paper", "carom"] = "paper",
+    data: Path | None = None,
     runs: int = 5,
     first_seed: int | None = None,
     workers: int | None = None,
@@ -43,15 +48,17 @@ def reproduce(
     Example: carom reproduce ball cradle --runs 5 --protocol published
 
     With --recipe carom: what latent states and contacts make of the same systems, without touch too; it
-    writes learning.json and prints a table.
+    writes learning.json and prints a table. With the name measured, what they make of measured recordings:
+    carom reproduce measured --recipe carom --data FOLDER writes measured.json and figures.
 
     What is finished stays in the folder: the same command continues a killed run.
 
     Args:
         names: Experiments, by the beginning of their names (pendulum, ball, cradle, …); all by default.
-        out: Folder for units, figures, paper.json or learning.json, and the page.
+        out: Folder for units, figures, paper.json, learning.json or measured.json, and the page.
         recipe: The paper's, or the one that estimates states, contacts and parameters together.
-        runs: Seeds per model, trained together.
+        data: Folder of measured recordings, by default that of the environment variable CAROM_DATA.
+        runs: Seeds per model, trained together; of measured recordings, random crops.
         first_seed: The first of them. Reported numbers use 200 (recipe paper) or 0 (recipe carom), the
             defaults; tuning uses 100.
         workers: Processes to share the work; as many as there are cores, but at most 8, by default.
@@ -74,8 +81,19 @@ def reproduce(
     if recipe == "carom":
         if ablations or quick or protocol != "both":
             raise InputError("--ablations, --quick and --protocol are options of --recipe paper.")
+        if "measured" in names:
+            if len(names) > 1:
+                raise InputError(
+                    "Measured recordings are reproduced by themselves; leave the other names out."
+                )
+            _reproduce_measured(measured_folder(data), seeds, out, workers=workers, json=json)
+            return
+        if data is not None:
+            raise InputError("--data is for measured recordings; add the name measured.")
         _reproduce_learning(names, seeds, out, workers=workers, json=json)
         return
+    if data is not None:
+        raise InputError("--data is for measured recordings; add the name measured and --recipe carom.")
     experiments = find_experiments(names)
     protocols = PROTOCOLS if protocol == "both" else (protocol,)
     units = plan(experiments, protocols, seeds)
@@ -83,11 +101,7 @@ def reproduce(
         units += plan(ABLATIONS, ("published",), seeds)
     if quick:
         units = [unit.shortened(0.02) for unit in units]
-    folder = out / "units"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    folder = _folder(out, "units")
     started = time.monotonic()
     with progress("reproducing") as tell:
         summaries = run_units(units, folder, workers=workers, progress=tell)
@@ -117,11 +131,7 @@ def reproduce(
 def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool) -> None:
     rows = find_rows(names)
     started = time.monotonic()
-    folder = out / "rows"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    folder = _folder(out, "rows")
     with progress("fitting") as tell:
         results = run_rows(rows, seeds, folder, workers=workers, progress=tell)
     command = " ".join(["carom reproduce", *names, f"--recipe carom --runs {len(seeds)}"])
@@ -143,6 +153,42 @@ def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, work
         lines,
     )
     print(f"Written to {out}: learning.json has every number.")
+
+
+def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, json: bool) -> None:
+    started = time.monotonic()
+    folder = _folder(out, "measured")
+    with progress("fitting") as tell:
+        results = run_measured(data, seeds, folder, workers=workers, progress=tell)
+    command = f"carom reproduce measured --recipe carom --runs {len(seeds)}"
+    document = write_measured(results, out / "measured.json", data=data, seeds=seeds, command=command)
+    write_measured_figures(document, folder, out / "figures")
+    if json:
+        print_json({"out": str(out), "crops": len(seeds), "seconds": time.monotonic() - started})
+        return
+    lines = []
+    for units in document["air_track"].values():
+        law, constant = (spread(unit["errors"][name] for unit in units) for name in ("law", "constant"))
+        ratio = spread(ratios(units, "constant"))
+        lines.append((units[0]["title"], law.mean, constant.mean, ratio.mean, units[0]["bound"]))
+    print_table(
+        f"Velocities after collisions left out, over {len(seeds)} crops: mean error in m/s",
+        ("bumper", "law", "best constant e", "ratio", "asked: at most"),
+        lines,
+    )
+    errors = spread(line["energy_mse"] for line in document["pendulum"]["rows"])
+    print(f"Pendulum, energy error on the last fifth: {errors.mean:.4g}; published: 0.0145 ± 0.0047.")
+    print(f"Written to {out}: measured.json has every number, figures the pictures.")
+
+
+def _folder(out: Path, name: str) -> Path:
+    """A folder inside `out`, made where it is not there."""
+    folder = out / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    return folder
 
 
 def _line(summary: dict) -> tuple[object, ...]:

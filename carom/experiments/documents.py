@@ -1,7 +1,8 @@
 """Tables of committed results inside Markdown pages; `make tables` refreshes them.
 
 A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary`, the name
-of an experiment, `speed` for the benchmark, or a name in `LEARNING_TABLES` for the recipe `carom`.
+of an experiment, `speed` for the benchmark, or for the recipe `carom` a name in `LEARNING_TABLES` or in
+`MEASURED_TABLES`.
 """
 
 import json
@@ -11,22 +12,38 @@ from typing import Any
 
 from carom.atomic import atomic_write
 from carom.experiments.learning_tables import LEARNING_TABLES
+from carom.experiments.measured_tables import MEASURED_TABLES
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
 
 RESULTS = Path("results/paper.json")
 SPEED = Path("benchmarks/results/speed.json")
 LEARNING = Path("results/learning.json")
-PAGES = (Path("README.md"), Path("docs/reproduction.md"), Path("docs/learning.md"))
+MEASURED = Path("results/measured.json")
+DOCUMENTS = (RESULTS, SPEED, LEARNING, MEASURED)
+PAGES = (
+    Path("README.md"),
+    Path("docs/reproduction.md"),
+    Path("docs/learning.md"),
+    Path("docs/measured.md"),
+)
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
-def refreshed(text: str, paper: dict[str, Any], speed: dict[str, Any], learning: dict[str, Any]) -> str:
+def refreshed(
+    text: str,
+    paper: dict[str, Any],
+    speed: dict[str, Any],
+    learning: dict[str, Any],
+    measured: dict[str, Any],
+) -> str:
     """A page with every marked table made anew."""
     for name in _MARKER.findall(text):
         if name == "speed":
             table = speed_markdown(speed)
         elif name in LEARNING_TABLES:
             table = LEARNING_TABLES[name](learning)
+        elif name in MEASURED_TABLES:
+            table = MEASURED_TABLES[name](measured)
         else:
             table = summary_markdown(paper) if name == "summary" else experiment_markdown(paper, name)
         text = replace_between(text, name, table)
@@ -49,7 +66,7 @@ def speed_markdown(speed: dict[str, Any]) -> str:
 
 def main() -> None:
     """Refresh the tables of all pages, from the root of the repository."""
-    documents = [json.loads(path.read_text()) for path in (RESULTS, SPEED, LEARNING)]
+    documents = [json.loads(path.read_text()) for path in DOCUMENTS]
     for page in PAGES:
         text = refreshed(page.read_text(), *documents)
         with atomic_write(page) as temporary:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from carom.experiments.documents import LEARNING, PAGES, RESULTS, SPEED, refreshed
+from carom.experiments.documents import DOCUMENTS, PAGES, refreshed
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,5 +14,5 @@ ROOT = Path(__file__).parents[2]
 def test_tables_are_made_from_the_results(page):
     text = (ROOT / page).read_text()
     assert "<!-- begin: " in text
-    documents = [json.loads((ROOT / path).read_text()) for path in (RESULTS, SPEED, LEARNING)]
+    documents = [json.loads((ROOT / path).read_text()) for path in DOCUMENTS]
     assert refreshed(text, *documents) == text
