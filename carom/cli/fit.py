@@ -22,6 +22,7 @@ from carom.learning import (
     Parameter,
     TouchSensor,
     WindowedSettings,
+    around_impact,
     fit_latent,
     fit_windowed,
     new_run_folder,
@@ -31,6 +32,17 @@ from carom.models import MODELS
 from carom.models import forecast as forecast_model
 from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
+
+Learnable = Literal[
+    "restitution",
+    "restitution-speed",
+    "restitution-per-run",
+    "gap",
+    "gap-per-run",
+    "masses",
+    "masses-per-run",
+    "damping",
+]
 
 
 @dataclass(frozen=True)
@@ -49,8 +61,10 @@ def fit(
     recipe: Literal["carom", "paper"] = "carom",
     touch: Literal["observed", "inferred", "imperfect", "none"] | None = None,
     sensor: TouchSensor = TouchSensor(),  # noqa: B008
-    learn: tuple[Literal["restitution", "restitution-speed", "gap", "masses", "damping"], ...] | None = None,
+    learn: tuple[Learnable, ...] | None = None,
     field: Field = "shared",
+    around: float | None = None,
+    blind: int = 0,
     model: Literal["cd-lagrange", "vin", "resnet", "contact-resnet"] = "cd-lagrange",
     scheme: Scheme = "velocity_verlet",
     hidden: int | None = None,
@@ -76,7 +90,11 @@ def fit(
             default of the recipe carom). The recipe paper knows observed, its default, and none.
         sensor: What is known of an imperfect touch sensor; the rest is estimated (--touch imperfect).
         learn: Physical parameters to estimate, instead of those that the system file names.
-        field: Whether all bodies move in one field and act on each other by contact alone, or not.
+        field: Whether all bodies move in one field and act on each other by contact alone (shared), or also
+            from afar (joint), or freely between impacts (none).
+        around: Seconds either side of each run's collision that are used, where every run has one; all of it
+            by default.
+        blind: Samples either side of an impact that are not compared, for contacts that last.
         model: What is trained by the recipe paper.
         scheme: The integrator of the model vin; stormer_verlet needs positions alone.
         hidden: Units in the hidden layer: 32 in the recipe carom, 500 in the recipe paper by default.
@@ -118,19 +136,23 @@ def fit(
         if touch == "none":
             raise InputError("--touch none: the recipe carom has --touch inferred for that.")
         require_range("--hidden", hidden, 1, 256)
+        require_range("--blind", blind, 0, 10_000)
         chosen = LatentSettings(
             touch=touch or "inferred",
             sensor=sensor,
             learned=_learned(description.learn, learn),
             field=field,
             hidden=hidden,
+            blind=blind,
         )
+        if around is not None:
+            data = around_impact(data, around, blind=blind)
         _fit_latent(recording, data, chosen, out, overwrite=overwrite, seed=seed, json=json)
         return
     if touch in ("inferred", "imperfect"):
         raise InputError(f"--touch {touch}: the paper's recipe knows observed and none.")
-    if field != "shared":
-        raise InputError("--field: only the recipe carom has it.")
+    if field != "shared" or around is not None or blind:
+        raise InputError("--field, --around and --blind: only the recipe carom has them.")
     if learn is not None:
         raise InputError("--learn: the paper's recipe takes this from the system file's table [learn].")
     settings = replace(settings, touch=touch or "observed")
@@ -181,6 +203,9 @@ def _learned(stated: Learn, chosen: tuple[str, ...] | None) -> Learned:
         gap="gap" in chosen,
         masses="masses" in chosen,
         damping="damping" in chosen,
+        gap_per_run="gap-per-run" in chosen,
+        restitution_per_run="restitution-per-run" in chosen,
+        masses_per_run="masses-per-run" in chosen,
     )
 
 

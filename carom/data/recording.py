@@ -32,6 +32,15 @@ class Run:
     def __len__(self) -> int:
         return len(self.time)
 
+    def part(self, kept: slice | Bool[np.ndarray, "samples"]) -> "Run":
+        """Some of the samples, one after another; times stay as they are."""
+        return Run(
+            time=self.time[kept],
+            position=self.position[kept],
+            velocity=None if self.velocity is None else self.velocity[kept],
+            touch=None if self.touch is None else self.touch[kept],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:

@@ -14,6 +14,7 @@ from carom.atomic import atomic_write
 from carom.experiments.classifier_tables import classifier_markdown
 from carom.experiments.grid_tables import GRID_TABLES
 from carom.experiments.learning_tables import LEARNING_TABLES
+from carom.experiments.measured_tables import MEASURED_TABLES
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
 
 Document = dict[str, Any]
@@ -22,7 +23,13 @@ SPEED = Path("benchmarks/results/speed.json")
 LEARNING = Path("results/learning.json")
 GRID = Path("results/grid.json")
 CLASSIFIER = Path("results/classifier.json")
-PAGES = (Path("README.md"), Path("docs/reproduction.md"), Path("docs/learning.md"))
+MEASURED = Path("results/measured.json")
+PAGES = (
+    Path("README.md"),
+    Path("docs/reproduction.md"),
+    Path("docs/learning.md"),
+    Path("docs/measured.md"),
+)
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
@@ -59,6 +66,7 @@ TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
     "classifier": (CLASSIFIER, classifier_markdown),
     **{name: (LEARNING, make) for name, make in LEARNING_TABLES.items()},
     **{name: (GRID, make) for name, make in GRID_TABLES.items()},
+    **{name: (MEASURED, make) for name, make in MEASURED_TABLES.items()},
 }
 """Tables by the name of their marker: the document they are made from, and how."""
 

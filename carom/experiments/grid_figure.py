@@ -12,7 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from carom.experiments.figures import save_figure
+from carom.experiments.pictures import save_picture
 from carom.experiments.grid_tables import CellScore, cell_scores
 from carom.experiments.style import figure_style
 
@@ -38,7 +38,7 @@ def write_grid_figure(document: Mapping[str, Any], stem: Path) -> Path:
     """Draw the document as PNG and SVG; returns the path of the PNG."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     with figure_style():
-        return save_figure(draw_grid(document), stem)
+        return save_picture(draw_grid(document), stem)
 
 
 def draw_grid(document: Mapping[str, Any]) -> Figure:

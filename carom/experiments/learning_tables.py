@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from carom.errors import InputError
-from carom.experiments.comparison import Table
-from carom.experiments.formatting import MISSING, number, of_total, spread_mean
+from carom.experiments.formatting import MISSING, number, of_total, spread_mean, yes
 from carom.experiments.learning import ROWS
 from carom.experiments.results import rounded, write_document
 from carom.experiments.statistics import Share, Spread, spread
-from carom.experiments.tables import markdown
+from carom.experiments.tables import markdown_of
 
 Document = Mapping[str, Any]
 _RESTITUTION = "restitution"
@@ -62,7 +61,7 @@ def main_markdown(document: Document) -> str:
                 MISSING if errors is None else spread_mean(errors),
                 MISSING if errors is None else number(errors.median),
                 MISSING if bound is None else f"{bound:g}",
-                MISSING if bound is None or errors is None else _yes(errors.mean <= bound),
+                MISSING if bound is None or errors is None else yes(errors.mean <= bound),
                 MISSING if oracle is None else number(oracle.mean),
                 _impacts(row["rows"]),
                 row["paper"] or MISSING,
@@ -72,7 +71,7 @@ def main_markdown(document: Document) -> str:
         f"Error over {len(document['seeds'])} seeds, on the recorded span. A row comes out where the mean is "
         "at or below what was asked; – stands where nothing was asked."
     )
-    return _markdown(caption, header, rows)
+    return markdown_of(caption, header, rows)
 
 
 def parameters_markdown(document: Document) -> str:
@@ -103,7 +102,7 @@ def parameters_markdown(document: Document) -> str:
             ]
         )
     caption = "Estimated restitution over seeds; the spread is the standard deviation of the estimates."
-    return _markdown(caption, header, rows)
+    return markdown_of(caption, header, rows)
 
 
 def held_out_markdown(document: Document) -> str:
@@ -137,7 +136,7 @@ def held_out_markdown(document: Document) -> str:
         "the floor too, as the learner has. The last column is the median over seeds of the impacts that are "
         "mistimed, missed or spurious from all 50 together."
     )
-    return _markdown(caption, header, rows)
+    return markdown_of(caption, header, rows)
 
 
 def bent_markdown(document: Document) -> str:
@@ -151,7 +150,7 @@ def bent_markdown(document: Document) -> str:
         cells = (spread(shares).median, min(shares), max(shares))
         rows.append([title, *(_percent(share) for share in cells)])
     caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
-    return _markdown(caption, ["error", "median seed", "best seed", "worst seed"], rows)
+    return markdown_of(caption, ["error", "median seed", "best seed", "worst seed"], rows)
 
 
 LEARNING_TABLES: dict[str, Callable[[Document], str]] = {
@@ -198,10 +197,6 @@ def _parameter(line: Mapping[str, Any], beginning: str) -> Mapping[str, Any] | N
     return next((p for p in line["parameters"] if p["name"].startswith(beginning)), None)
 
 
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
-
-
 def _ratio(ours: float, oracle: float) -> str:
     """Two digits where they say something."""
     ratio = ours / oracle if oracle else math.inf
@@ -214,7 +209,3 @@ def _percent(share: float) -> str:
 
 def _signed(value: float) -> str:
     return ("+" if value >= 0 else "−") + number(abs(value))
-
-
-def _markdown(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return markdown(Table(caption, tuple(header), tuple(tuple(row) for row in rows)))

@@ -25,6 +25,7 @@ from carom.learning.latent_settings import LatentSettings
 from carom.learning.least_squares import Unknowns
 from carom.learning.problem import Problem
 from carom.learning.rescheduling import reschedule
+from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, layout
 from carom.learning.touch_sensor import PERFECT, Touch
 from carom.learning.unknowns import initial_shared
@@ -37,6 +38,8 @@ LOOSE, HINGE = 0.3, 3e-3
 """How softly scheduled impacts are kept within their time, at first and in the end, as a share of a step."""
 FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
+SCATTER = 0.2
+"""How widely restitutions scatter from run to run, before anything is known."""
 ROUNDS, SETTLED = 8, 0.2
 """Rounds of a stage at most, and the change of the log-likelihood that ends it."""
 
@@ -140,6 +143,7 @@ def _fit_scheme(
         Problem.of(recording, template, settings, sensor, None if starts is None else starts[index])
         for index, recording in enumerate(recordings)
     ]
+    own = RunShape.of(scene, learned)
     guesses = [
         initial_shared(template, learned, **problem.guess, generator=np.random.default_rng([seed, number]))
         for problem, seed in zip(problems, seeds, strict=True)
@@ -160,9 +164,10 @@ def _fit_scheme(
         ),
         np.stack([problem.noise for problem in batch]),
         np.tile([FLAT, STRAIGHT], (len(batch), 1)),
+        np.full((len(batch), own.laws), SCATTER),
     )
     history: list[np.ndarray] = []
-    run = partial(_run, template, unravel, history)
+    run = partial(_run, template, unravel, own, history)
     outcome = run(estimate, batch, places)
     likelihoods = np.asarray(outcome.log_likelihood).reshape(len(problems), settings.starts)
     picked = np.argmax(np.where(np.isfinite(likelihoods), likelihoods, -np.inf), axis=1)
@@ -182,6 +187,7 @@ def _fit_scheme(
             problem,
             template,
             unravel,
+            own,
             settings,
             places,
             _pick(outcome, index),
@@ -221,6 +227,7 @@ def _reschedule(
 def _run(
     template: ImpactNetwork,
     unravel: SharedShape,
+    own: RunShape,
     history: list[np.ndarray],
     estimate: Estimate,
     problems: Sequence[Problem],
@@ -236,12 +243,14 @@ def _run(
         problem.with_known_starts(local, places)
         for problem, local in zip(problems, estimate.unknowns.local, strict=True)
     ]
-    mean, precision = (np.stack(part) for part in zip(*known, strict=True))
-    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=mean))
+    local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
+    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
     hinge, before = LOOSE, np.full(len(problems), -np.inf)
     number = 0
     while True:
-        outcome = improve_together(template, hinge, units, estimate, data, (mean, precision), unravel=unravel)
+        outcome = improve_together(
+            template, hinge, units, estimate, data, (mean, precision), unravel=unravel, own=own
+        )
         estimate, likelihood = outcome.estimate, np.asarray(outcome.log_likelihood)
         history.append(likelihood)
         # What is not finite will not settle by itself, nor should the others wait for it.

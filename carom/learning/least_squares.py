@@ -54,6 +54,8 @@ class Normal(NamedTuple):
     mixed: Float[Values, "segments local shared"]
     local: Float[Values, "segments local local"]
     shared_gradient: Float[Values, "shared"]
+    pulls: Float[Values, "segments shared"]
+    """What each segment adds to the gradient by the shared unknowns."""
     local_gradient: Float[Values, "segments local"]
     cost: Float[Values, ""]
     squares: Float[Values, "channels"]
@@ -217,7 +219,7 @@ def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: 
             jnp.sum(measured**2, axis=(0, 2)),
         )
 
-    shared, mixed, local, shared_gradient, local_gradient, cost, squares = jax.vmap(of_segment)(
+    shared, mixed, local, pulls, local_gradient, cost, squares = jax.vmap(of_segment)(
         unknowns.local, segments
     )
     shared_away = unknowns.shared - prior.shared_mean
@@ -230,9 +232,8 @@ def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: 
         shared=jnp.sum(shared, 0) + jnp.diag(prior.shared_precision) + by_rough.T @ by_rough,
         mixed=mixed,
         local=local + jax.vmap(jnp.diag)(prior.local_precision),
-        shared_gradient=jnp.sum(shared_gradient, 0)
-        + prior.shared_precision * shared_away
-        + by_rough.T @ rough,
+        shared_gradient=jnp.sum(pulls, 0) + prior.shared_precision * shared_away + by_rough.T @ rough,
+        pulls=pulls,
         local_gradient=local_gradient + prior.local_precision * local_away,
         cost=jnp.sum(cost) + 0.5 * (penalty + jnp.sum(rough**2)),
         squares=jnp.sum(squares, axis=0),
@@ -274,6 +275,29 @@ def shared_covariance(normal: Normal) -> Float[Array, "shared shared"]:
     # should.
     inverse = jnp.linalg.inv(correlation + 1e-13 * jnp.eye(len(scale)))
     return inverse / scale[:, None] / scale[None, :]
+
+
+def scatter_covariance(
+    normal: Normal, covariance: Float[Array, "shared shared"]
+) -> Float[Array, "shared shared"]:
+    """The covariance of the shared unknowns by how much the segments disagree about them (the sandwich).
+
+    It holds where residuals within a segment are neither white nor of the size of the noise, as long as the
+    segments are independent of each other; it takes many of them.
+    """
+    solved = _schur(normal, jnp.zeros(()))[2]
+    pulls = normal.pulls - jnp.einsum("slp,sl->sp", solved, normal.local_gradient)
+    count = len(pulls)
+    return covariance @ (pulls.T @ pulls) @ covariance * (count / max(count - 1, 1))
+
+
+def local_variances(
+    normal: Normal, covariance: Float[Array, "shared shared"]
+) -> Float[Array, "segments local"]:
+    """Variances of the unknowns of the segments, those that are shared integrated out."""
+    solved, inverse = _schur(normal, jnp.zeros(()))[2:]
+    shared = jnp.einsum("slp,pq,slq->sl", solved, covariance, solved)
+    return jax.vmap(jnp.diagonal)(inverse) + shared
 
 
 def log_determinant(normal: Normal) -> Float[Array, ""]:

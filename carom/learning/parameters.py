@@ -43,6 +43,7 @@ def describe_parameters(
     pull: Shared,
     prior_spread: Shared,
     impacts: np.ndarray,
+    scatter: np.ndarray,
 ) -> tuple[Parameter, ...]:
     """All estimated parameters.
 
@@ -52,6 +53,7 @@ def describe_parameters(
         pull: the gradient of the cost at the estimate, zero unless a bound is active.
         prior_spread: standard deviations of their priors.
         impacts: number of impacts that were found at every contact.
+        scatter: how widely restitutions scatter from run to run, where that was estimated.
     """
     found = []
     for j in range(scene.contacts):
@@ -75,6 +77,10 @@ def describe_parameters(
                     ("at 1 unit of speed", "per e-fold of speed", "curvature in log speed")
                 )
             ]
+        if learned.restitution_per_run:
+            found.append(
+                _scatter(f"restitution {place}, scatter from run to run", scatter[j], int(impacts[j]))
+            )
         if learned.gap:
             found.append(
                 _free(
@@ -133,6 +139,15 @@ def _free(
     value = value + offset
     low, high = value - 1.96 * error, value + 1.96 * error
     return Parameter(name, value, error, low, high, f"{name}: {value:.4g} ± {error:.2g}.")
+
+
+def _scatter(name: str, value: float, count: int) -> Parameter:
+    """The standard deviation of what single impacts say; its error is that of a normal sample's."""
+    if count < 3:
+        return _undetermined(name, "it takes three impacts")
+    error = float(value / np.sqrt(2 * (count - 1)))
+    low, high = max(0.0, value - 1.96 * error), value + 1.96 * error
+    return Parameter(name, float(value), error, low, high, f"{name}: {value:.2g} ± {error:.2g}.")
 
 
 def _bounded(name: str, value: float, error: float, pull: float, *, seen: bool) -> Parameter:

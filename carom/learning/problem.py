@@ -1,17 +1,19 @@
 """A recording with all that can be said of it before the first least squares."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from carom.data import Recording, Run
 from carom.learning.contacts import Impacts, find_impacts
 from carom.learning.latent_settings import LatentSettings
+from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
 from carom.learning.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.learning.touch_sensor import TouchSensor
-from carom.learning.unknowns import Units
+from carom.learning.unknowns import MASS_SPREAD, Units
 from carom.mechanics import Scene
 from carom.models import ImpactNetwork
 from carom.models.impact_network import Field
@@ -37,8 +39,9 @@ class Problem:
     guess: dict[str, np.ndarray]
     units: Units
     starts: Sequence[State] | None
-    run_gaps: np.ndarray | None
-    """First guesses of what each run adds to the gaps, where that is estimated."""
+    own: RunShape
+    run_gaps: np.ndarray
+    """First guesses of what each run adds to the gaps; no columns where that is not estimated."""
     surfaces: list[np.ndarray]
     """Where the surfaces seem to be in each run."""
     blind: int
@@ -52,16 +55,22 @@ class Problem:
         sensor: TouchSensor | None,
         starts: Sequence[State] | None,
     ) -> "Problem":
-        impacts, estimate = infer_impacts(
-            recording, template.scene, sensor, masses_known=not settings.learned.masses
+        learned = settings.learned
+        own = RunShape.of(template.scene, learned)
+        find = partial(
+            find_impacts,
+            scene=template.scene,
+            masses_known=not (learned.masses or learned.masses_per_run),
+            blind=settings.blind,
         )
+        impacts, estimate = infer_impacts(recording, template.scene, sensor, find)
         guess = first_guess(impacts, recording)
         units = natural_units(recording, impacts, settings.field)
-        run_gaps = None
+        run_gaps = np.zeros((len(impacts), 0))
         surfaces = [guess["shift"]] * len(impacts)
-        if settings.learned.gap_per_run:
+        if learned.gap_per_run:
             surfaces = [first_guess([found], recording)["shift"] for found in impacts]
-            common = guess["shift"] if settings.learned.gap else 0.0
+            common = guess["shift"] if learned.gap else 0.0
             run_gaps = np.array(surfaces) - common
         decided = plans(recording, impacts, surfaces, blind=settings.blind)
         return cls(
@@ -72,6 +81,7 @@ class Problem:
             guess,
             units,
             starts,
+            own,
             run_gaps,
             surfaces,
             settings.blind,
@@ -92,27 +102,32 @@ class Problem:
         return np.maximum(rough, self.units.resolution)
 
     def first_states(self, places: Layout) -> np.ndarray:
-        """Start states of the segments, from the data near each."""
+        """Start states of the segments, from the data near each, and what their runs add."""
         states = first_states(self.recording, self.impacts, places)
-        if self.run_gaps is not None:
-            states = np.concatenate([states, self.run_gaps[places.run]], axis=1)
+        others = np.zeros((len(states), self.own.laws + self.own.masses))
+        states = np.concatenate([states, self.run_gaps[places.run], others], axis=1)
         return self.with_known_starts(states, places)[0]
 
-    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray]:
-        """Start states, and the precisions with which they are known beforehand."""
+    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The unknowns of the segments with known starts put in, and means and precisions of their priors."""
         states = np.array(states)
+        own, scale = self.own, float(np.max(self.units.scale))
+        laws = own.restitution
         # A prior that only matters where no sample does.
-        precision = np.full(states.shape, (100 * float(np.max(self.units.scale))) ** -2)
-        if self.run_gaps is not None:
-            # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
-            precision[:, -self.run_gaps.shape[1] :] = float(np.max(self.units.scale)) ** -2
+        precision = np.full(states.shape, (100 * scale) ** -2)
+        # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
+        precision[:, own.state : laws.start] = scale**-2
+        precision[:, laws.stop :] = MASS_SPREAD**-2
         if self.starts is not None:
-            size = 2 * self.recording.bodies * self.recording.dimension
             for row in np.flatnonzero(places.sample == 0):
                 start = self.starts[places.run[row]]
-                states[row, :size] = np.concatenate([np.ravel(start.position), np.ravel(start.velocity)])
-                precision[row, :size] = (1e-4 * self.noise[0]) ** -2
-        return states, precision
+                states[row, : own.state] = np.concatenate(
+                    [np.ravel(start.position), np.ravel(start.velocity)]
+                )
+                precision[row, : own.state] = (1e-4 * self.noise[0]) ** -2
+        mean = states.copy()
+        mean[:, laws.start :] = 0.0
+        return states, mean, precision
 
     def segments(self, places: Layout, *, free: bool) -> Segments:
         chosen = [plan.undecided() if free else plan for plan in self.plans]
@@ -120,7 +135,7 @@ class Problem:
 
 
 def infer_impacts(
-    recording: Recording, scene: Scene, sensor: TouchSensor | None, *, masses_known: bool
+    recording: Recording, scene: Scene, sensor: TouchSensor | None, find_in: Callable[..., Impacts]
 ) -> tuple[list[Impacts], SensorEstimate | None]:
     """The impacts of every run, and what was estimated of the sensor on the way.
 
@@ -128,10 +143,11 @@ def infer_impacts(
         sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
             are ignored. What it does not state is estimated in turn with the impacts, beginning with those
             that the motion alone shows, until these no longer change.
+        find_in: finds those of one run, given a sensor that is known.
     """
 
     def find(sensor: TouchSensor | None) -> list[Impacts]:
-        return [find_impacts(run, scene, sensor=sensor, masses_known=masses_known) for run in recording.runs]
+        return [find_in(run, sensor=sensor) for run in recording.runs]
 
     if sensor is None or sensor.known:
         return find(sensor), None
@@ -159,7 +175,7 @@ def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
 
 def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:
     """Scales from the range of the recording and its typical acceleration; where smoothness is judged."""
-    width = recording.dimension if field == "shared" else recording.dimension * recording.bodies
+    width = recording.dimension * (recording.bodies if field == "joint" else 1)
     values = np.concatenate([run.position.reshape(-1, width) for run in recording.runs])
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     scale = np.maximum(0.5 * (high - low), 1e-9)

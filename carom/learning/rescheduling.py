@@ -42,7 +42,9 @@ def reschedule(
         moved = [_moved(plan, shift) for plan in problem.plans]
         windows = _alone(cut(problem.recording, moved, places), problem.impacts, events, places)
         there = estimate._replace(unknowns=Unknowns(shared, local))
-        misfit.append(unexplained(template, hinge, problem.units, there, windows, unravel=unravel))
+        misfit.append(
+            unexplained(template, hinge, problem.units, there, windows, unravel=unravel, own=problem.own)
+        )
     gain = -np.asarray(misfit)
     impacts = [
         replace(

@@ -31,9 +31,9 @@ from carom.models.networks import Activation, PotentialNetwork, potential_networ
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]
-Field = Literal["shared", "joint"]
+Field = Literal["shared", "joint", "none"]
 """`shared`: every body moves in the same field, U = Σ m_k φ(q_k), and bodies act on each other by contact
-alone. `joint`: U is any function of all coordinates."""
+alone. `joint`: U is any function of all coordinates. `none`: U = 0, as on a level table."""
 Detection = Literal["arrival", "departure"]
 """Where a CD-Lagrange step tests its gaps: at the drifted position, or where the step begins."""
 MAX_IMPACTS = 2
@@ -116,7 +116,7 @@ class ImpactNetwork(AbstractModel):
         require_choice("detection", detection, Detection)
         if not 1 <= restitution_terms <= 8:
             raise InputError(f"A restitution law has 1 to 8 terms, not {restitution_terms}.")
-        inputs = scene.dimension if field == "shared" else scene.coordinates
+        inputs = scene.coordinates if field == "joint" else scene.dimension
         self.potential = potential_network(inputs, hidden=hidden, activation=activation, key=key)
         # pyright takes an AbstractVar for mutable, but modules are frozen.
         self.contact = GapContact(  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -172,6 +172,8 @@ class ImpactNetwork(AbstractModel):
 
     def slope(self, position: Coordinates) -> Coordinates:
         """∂U/∂q."""
+        if self.field == "none":
+            return jnp.zeros_like(position)
         if self.field == "joint":
             return self.potential.gradient(position)
         each = jax.vmap(lambda place: self.potential.gradient(place[None])[0])(position)

@@ -11,8 +11,9 @@ import pytest
 import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
-from carom.data import disturb_touch, read_recording, read_system_file, write_recording
+from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
 from carom.systems import BouncingBall
+from tests.riders import encounters
 
 QUICK = ["--recipe", "paper", "--epochs", "3", "--hidden", "8"]
 
@@ -167,6 +168,32 @@ def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     assert forecast.step_size == pytest.approx(np.median(np.diff(times)), rel=0.01)
     exact = ball.exact(ball.start, forecast.runs[0].time)
     np.testing.assert_allclose(forecast.runs[0].position, exact.position, atol=0.2)
+
+
+def test_riders_with_bumpers_that_last_by_command(tmp_path, capsys):
+    """Restitution and the ratio of masses from positions; pushed before, and the gap another in every run."""
+    generator = np.random.default_rng(4)
+    cases = encounters(
+        generator.uniform(0.3, 1.5, 5), lambda u: 0.7, scatter=0.0, generator=generator, mass_ratio=0.6
+    )
+    time = np.arange(0, 0.8, 0.004)
+    runs = tuple(case.run(time, generator.uniform(0.3, 0.5), 2e-5, generator) for case in cases)
+    recording, run = tmp_path / "riders.csv", tmp_path / "run"
+    carom.write_recording(Recording(runs, 0.004), recording)
+    recording.with_suffix(".toml").write_text(
+        "[system]\nbodies = 2\ndimension = 1\n\n[[pair]]\nfirst = 1\nsecond = 2\n"
+    )
+    command = ["fit", str(recording), "--out", str(run), "--json", "--field", "none", "--hidden", "1"]
+    command += ["--around", "0.13", "--blind", "7", "--learn", "restitution", "masses", "gap-per-run"]
+    main(command)
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["impacts"] == [1] * 5
+    assert not summary["misfit"]
+    found = dict(zip(("restitution", "masses"), summary["parameters"].values(), strict=True))
+    for name, truth in (("restitution", 0.7), ("masses", 0.6)):
+        value, error = found[name]
+        assert abs(value - truth) < 4 * error
+        assert error < 0.01
 
 
 def test_every_start_is_a_run(tmp_path):
