@@ -12,8 +12,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from carom.experiments.pictures import save_picture
 from carom.experiments.grid_tables import CellScore, cell_scores
+from carom.experiments.pictures import save_picture
 from carom.experiments.style import figure_style
 
 COLUMNS = 4

@@ -104,8 +104,8 @@ def segment_residuals(
     noise: Float[Values, "2"],
     unravel: SharedShape,
     own: RunShape,
-    shared: Float[Values, "shared"],
-    local: Float[Values, "local"],
+    shared: Float[Array, "shared"],
+    local: Float[Array, "local"],
     data: Segments,
 ) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
     """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""

@@ -144,7 +144,7 @@ def _free(
 def _scatter(name: str, value: float, count: int) -> Parameter:
     """The standard deviation of what single impacts say; its error is that of a normal sample's."""
     if count < 3:
-        return _undetermined(name, "it takes three impacts")
+        return undetermined(name, "it takes three impacts")
     error = float(value / np.sqrt(2 * (count - 1)))
     low, high = max(0.0, value - 1.96 * error), value + 1.96 * error
     return Parameter(name, float(value), error, low, high, f"{name}: {value:.2g} ± {error:.2g}.")
