@@ -104,12 +104,12 @@ def segment_residuals(
     noise: Float[Values, "2"],
     unravel: SharedShape,
     own: RunShape,
-    shared: Float[Array, "shared"],
-    local: Float[Array, "local"],
+    shared: Float[Values, "shared"],
+    local: Float[Values, "local"],
     data: Segments,
 ) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
     """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""
-    start = own.start(local)
+    start = own.start(jnp.asarray(local))
     model = with_run(with_unknowns(template, unravel(shared), units), own.unknowns(local))
     motion, instants = segment_motion(model, start, data.duration, data.schedule)
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
