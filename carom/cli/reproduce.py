@@ -99,8 +99,10 @@ def reproduce(
             raise InputError("--ablations and --protocol are options of --recipe paper.")
         if quick and not grid:
             raise InputError("--quick is an option of --recipe paper or of --grid.")
-        if data is not None and names != (MEASURED,):
-            raise InputError("--data is for measured recordings; give the name measured alone.")
+        if MEASURED in names and len(names) > 1:
+            raise InputError("Measured recordings are reproduced by themselves; leave the other names out.")
+        if data is not None and MEASURED not in names:
+            raise InputError("--data is for measured recordings; add the name measured.")
         if grid:
             _reproduce_grid(names, seeds, out, workers=workers, quick=quick, json=json)
         elif names == (MEASURED,):
