@@ -30,7 +30,7 @@ MARGIN = 1e-2
 """The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
 OVERLAP = 0.005
 """How far, as a share of the noise, a start state may reach into a surface, softly."""
-ITERATIONS = 24
+ITERATIONS = 12
 """Steps of least squares between two estimates of noise and smoothness."""
 LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
 """How little and how much restitution may scatter from run to run."""

@@ -52,7 +52,7 @@ def test_exact_data_are_no_reason_to_doubt(unit):
         replace(exact, runs=(replace(run, position=position, velocity=velocity),)), learned=RESTITUTION
     )
     restitution, surface = fit.parameters
-    assert restitution.value == pytest.approx(0.9, abs=1e-4)
+    assert restitution.value == pytest.approx(0.9, abs=1e-5)
     assert surface.value == pytest.approx(2 * unit, abs=1e-4 * unit)
     assert not fit.failed
     assert fit.free
