@@ -151,7 +151,7 @@ def reproduce(
 
 def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    _folder(out.parent, out.name)
+    _folder(out, "")
     with progress("fitting") as tell:
         results = run_cases(CASES, seeds, workers=workers, progress=tell)
     command = f"carom reproduce {CLASSIFIER} --recipe carom {_seed_options(seeds)}"
