@@ -12,6 +12,7 @@ from carom.cli.fit import fit
 from carom.cli.forecast import forecast
 from carom.cli.init import init
 from carom.cli.output import discard_output, flush_output
+from carom.cli.report import report
 from carom.cli.reproduce import reproduce
 from carom.cli.simulate import simulate
 from carom.errors import InputError
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "fit": fit,
     "forecast": forecast,
     "compare": compare,
+    "report": report,
     "reproduce": reproduce,
     "demo": demo,
 }

@@ -179,6 +179,14 @@ class ImpactNetwork(AbstractModel):
         each = jax.vmap(lambda place: self.potential.gradient(place[None])[0])(position)
         return jnp.exp(self.log_mass)[:, None] * each
 
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        if self.field == "none":
+            return jnp.zeros((), position.dtype)
+        if self.field == "joint":
+            return self.potential(position)
+        return jnp.sum(jnp.exp(self.log_mass) * jax.vmap(lambda place: self.potential(place[None]))(position))
+
     def enter(self, state: State) -> State:
         if self.scheme == "constraint_exact" or self.scene.velocity_grid == "sample":
             return state
