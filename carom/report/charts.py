@@ -88,7 +88,7 @@ def data_charts(findings: Findings) -> list[Chart]:
                 _curve(axes, data.time, np.asarray(findings.motions[run].position)[:, body, axis], "model")
             for place, time in enumerate(times[:200]):
                 axes.axvline(time, **BOUND, label="contact" if place == 0 else None)
-            axes.set(xlabel="time / s", ylabel=_label(name))
+            axes.set(xlabel="time / s", ylabel=f"{_label(name)} / unit")
     return charts
 
 
@@ -110,7 +110,7 @@ def phase_charts(findings: Findings) -> list[Chart]:
             broken = velocity.copy()
             broken[findings.impacts[run].any(axis=1)] = np.nan
             _curve(axes, position, broken, "model")
-            axes.set(xlabel=_label(name), ylabel=f"rate of {_label(name)} / (unit/s)")
+            axes.set(xlabel=f"{_label(name)} / unit", ylabel=f"rate of {_label(name)} / (unit/s)")
     return charts
 
 
@@ -144,25 +144,24 @@ def forecast_charts(findings: Findings) -> list[Chart]:
             if ahead.low is not None and ahead.high is not None:
                 _band(axes, future.time, ahead.low[:, body, axis], ahead.high[:, body, axis])
             _limit(axes, [past.position[shown, body, axis], future.position[:, body, axis]])
-            axes.set(xlabel="time / s", ylabel=_label(name))
+            axes.set(xlabel="time / s", ylabel=f"{_label(name)} / unit")
     return charts
 
 
 def energy_charts(findings: Findings) -> list[Chart]:
-    """Energy over time; impacts take it, a force that the model has missed would too."""
+    """Energy over time; impacts take it, and so does damping."""
     charts: list[Chart] = []
-    for run, energy in enumerate(findings.energies[:1]):
-        time = findings.runs[run].time
-        first, last = float(energy[0] - energy.min()), float(energy[-1] - energy.min())
+    for run, (kinetic, potential) in enumerate(findings.energies[:1]):
+        time, total = findings.runs[run].time, kinetic + potential
         caption = (
-            f"Above its lowest value, {number(first)} at the start and {number(last)} at the end of "
-            f"run {run + 1}; the constant is free."
+            f"In all {number(float(total[0]))} at the start and {number(float(total[-1]))} at the end of run "
+            f"{run + 1}, by the model; the potential counts from its lowest value."
         )
         with _panel(charts, f"energy-{run}", "Energy", caption, f"Energy over time. {caption}") as axes:
-            _curve(axes, time, energy, "kinetic + potential")
-            for place, instant in enumerate(time[findings.impacts[run].any(axis=1)][:200]):
-                axes.axvline(instant, **BOUND, label="contact" if place == 0 else None)
-            axes.set(xlabel="time / s", ylabel="energy / mass / (unit²/s²)")
+            _curve(axes, time, total, "in all")
+            _curve(axes, time, kinetic, "kinetic", color=SECOND, dash=(0, (1, 1)))
+            _curve(axes, time, potential, "potential", color=IMPACT, dash=(0, (5, 2)))
+            axes.set(xlabel="time / s", ylabel="energy / mass / (unit²/s²)", ylim=(0, None))
     return charts
 
 
@@ -184,7 +183,7 @@ def slope_charts(findings: Findings) -> list[Chart]:
             if slope.low is not None and slope.high is not None:
                 _band(axes, slope.place, slope.low, slope.high)
             _least_range(axes, slope.value)
-            axes.set(xlabel=_label(name), ylabel="slope / (unit/s²)")
+            axes.set(xlabel=f"{_label(name)} / unit", ylabel="slope / (unit/s²)")
     return charts
 
 
@@ -201,7 +200,7 @@ def gap_charts(findings: Findings) -> list[Chart]:
             caption = (
                 f"The smallest gap of run 1 is {number(float(gaps[:, contact].min()))}; at 0 surfaces touch."
             )
-            label = "gap / recorded unit"
+            label = "gap / unit"
         else:
             title = f"Contact signal {contact + 1}"
             caption = (
@@ -231,9 +230,10 @@ def history_charts(findings: Findings) -> list[Chart]:
     )
     with _panel(charts, "history", "Training", f"{caption}.", f"Training history. {caption}.") as axes:
         steps = np.array([line.get(count, np.nan) for line in lines], float)
-        for name, color in zip(names, (MODEL, SECOND, IMPACT), strict=False):
+        looks = ((MODEL, "-"), (SECOND, (0, (5, 2))), (IMPACT, (0, (1, 1))))
+        for name, (color, dash) in zip(names, looks, strict=False):
             values = np.array([line.get(name, np.nan) for line in lines], float)
-            _curve(axes, steps, values, name.replace("_", " "), color=color)
+            _curve(axes, steps, values, name.replace("_", " "), color=color, dash=dash)
         positive = all(line.get(name, 1.0) > 0 for line in lines for name in names)
         if count == "epoch" and positive:
             axes.set_yscale("log")
@@ -279,8 +279,10 @@ def _scatter(axes: Axes, x: np.ndarray, y: np.ndarray, label: str) -> None:
     axes.plot(*_thin(MOST_POINTS, x, y), **_POINTS, label=label)
 
 
-def _curve(axes: Axes, x: np.ndarray, y: np.ndarray, label: str, *, color: str = MODEL) -> None:
-    axes.plot(*_thin(MOST_STEPS, x, y), color=color, linewidth=1.4, label=label)
+def _curve(
+    axes: Axes, x: np.ndarray, y: np.ndarray, label: str, *, color: str = MODEL, dash: Any = "-"
+) -> None:
+    axes.plot(*_thin(MOST_STEPS, x, y), color=color, linestyle=dash, linewidth=1.4, label=label)
 
 
 def _band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:

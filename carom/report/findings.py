@@ -126,19 +126,20 @@ class Findings:
         return held_out_error(self.forecasts) if self.forecasts else None
 
     @cached_property
-    def energies(self) -> tuple[Float[np.ndarray, "samples"], ...]:
-        """Of the motions, over the mass of body 1; none for a model without a potential."""
-        total = _energy(self.model)
-        if total is None:
+    def energies(self) -> tuple[Float[np.ndarray, "2 samples"], ...]:
+        """Kinetic and potential, of the motions and over the mass of body 1; none without a potential.
+
+        The potential has its lowest value at 0, as its constant is free.
+        """
+        both = _energy(self.model)
+        if both is None:
             return ()
-        return tuple(
-            np.asarray(
-                jax.vmap(total)(
-                    jnp.asarray(motion.position, "float32"), jnp.asarray(motion.velocity, "float32")
-                )
-            )
-            for motion in self.motions
-        )
+        found = []
+        for motion in self.motions:
+            position, velocity = (jnp.asarray(part, "float32") for part in (motion.position, motion.velocity))
+            kinetic, potential = (np.asarray(part) for part in jax.vmap(both)(position, velocity))
+            found.append(np.stack([kinetic, potential - potential.min()]))
+        return tuple(found)
 
     @cached_property
     def slopes(self) -> tuple[Slope, ...]:
@@ -204,7 +205,7 @@ def read_findings(folder: Path) -> Findings:
 
 
 def _energy(model: AbstractModel) -> Callable | None:
-    """Kinetic and potential energy of a state."""
+    """Kinetic and potential energy of a state, over the mass of body 1."""
     if isinstance(model, ImpactNetwork):
         potential = model.potential_energy
     elif isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
@@ -213,7 +214,8 @@ def _energy(model: AbstractModel) -> Callable | None:
         return None
     scale = float(model.inertia().momentum(jnp.ones((model.scene.bodies, model.scene.dimension)))[0, 0])
     return lambda position, velocity: (
-        (kinetic_energy(model.inertia(), velocity) + potential(position)) / scale
+        kinetic_energy(model.inertia(), velocity) / scale,
+        potential(position) / scale,
     )
 
 

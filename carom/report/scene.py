@@ -17,7 +17,7 @@ BOX = 640.0
 """Units of the picture's longer side."""
 STYLE = """
 .scene { max-width: 46rem; }
-.scene svg { display: block; width: 100%; height: auto; max-height: 70vh; background: var(--band);
+.scene svg { display: block; width: 100%; height: auto; max-height: min(70vh, 30rem); background: var(--band);
   border-radius: .4rem; }
 .scene .wall { stroke: var(--ink); stroke-width: 3; }
 .scene .model { fill: var(--model); }
