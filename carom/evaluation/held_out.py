@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.data import HeldOut
-from carom.learning import BandedForecast, forecast_after
+from carom.learning import forecast_after
 from carom.models import AbstractModel
 
 NORMAL_BOUND = 1.645
@@ -75,14 +75,8 @@ def forecast_held_out(
         columns = [np.interp(future.time, grid, column) for column in flat.T]
         return np.stack(columns, axis=1).reshape(future.position.shape)
 
-    band = (None, None) if ahead.low is None else (at_samples(edge[0]) for edge in _edges(ahead))
-    return HeldOutForecast(part, at_samples(ahead.position), *band, sigma, ahead.members)
-
-
-def _edges(ahead: BandedForecast) -> tuple[np.ndarray, np.ndarray]:
-    assert ahead.low is not None
-    assert ahead.high is not None
-    return ahead.low, ahead.high
+    low, high = (None if edge is None else at_samples(edge[0]) for edge in (ahead.low, ahead.high))
+    return HeldOutForecast(part, at_samples(ahead.position), low, high, sigma, ahead.members)
 
 
 def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from carom.atomic import atomic_write
 from carom.data import Recording, Split, read_recording, write_recording
@@ -24,7 +25,6 @@ from carom.learning.model_file import load_model, read_notes, save_model
 from carom.learning.tensor_file import MAXIMUM_BYTES, read_tensors, write_tensors
 from carom.learning.windowed import Fit
 from carom.models import AbstractModel
-from carom.types import State
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "run.json"
 ALTERNATIVES, MOTIONS, RECORDING = "alternatives.safetensors", "motions.safetensors", "recording.parquet"
@@ -76,7 +76,7 @@ def save_run(
             {
                 f"{number}.{channel}": getattr(motion, channel)
                 for number, motion in enumerate(fit.motions)
-                for channel in ("position", "velocity")
+                for channel in Retraced._fields
             },
             {"runs": len(fit.motions)},
         )
@@ -125,6 +125,13 @@ def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any
     return load_model(model_path), read_notes(model_path)
 
 
+class Retraced(NamedTuple):
+    """A run as a fit retraces it."""
+
+    position: Float[np.ndarray, "samples bodies dimension"]
+    velocity: Float[np.ndarray, "samples bodies dimension"]
+
+
 class FinishedRun(NamedTuple):
     """All that a run folder holds.
 
@@ -143,7 +150,7 @@ class FinishedRun(NamedTuple):
     recording: Recording
     split: Split
     alternatives: AbstractModel | None
-    motions: tuple[State, ...]
+    motions: tuple[Retraced, ...]
     history: tuple[dict[str, float], ...]
 
 
@@ -181,14 +188,14 @@ def load_finished_run(path: str | os.PathLike[str]) -> FinishedRun:
     )
 
 
-def _load_motions(file: Path, training: Recording) -> tuple[State, ...]:
+def _load_motions(file: Path, training: Recording) -> tuple[Retraced, ...]:
     _, tensors = read_tensors(file, kind="set of motions")
     motions = []
     for number, run in enumerate(training.runs):
-        parts = [tensors.get(f"{number}.{channel}") for channel in ("position", "velocity")]
-        if any(part is None or part.shape != run.position.shape for part in parts):
+        position, velocity = (tensors.get(f"{number}.{channel}") for channel in Retraced._fields)
+        if position is None or velocity is None or {position.shape, velocity.shape} != {run.position.shape}:
             raise complaint(file, "the motions are not those of the recording beside them; fit it again")
-        motions.append(State(*parts))  # pyright: ignore
+        motions.append(Retraced(position.astype(float), velocity.astype(float)))
     return tuple(motions)
 
 

@@ -89,7 +89,9 @@ def initial_shared(
 ) -> Shared:
     """Random weights with standard normal entries; physical parameters from a first look at the data."""
     scene = template.scene
-    hidden, inputs = template.potential.weight.shape
+    potential = template.potential
+    assert isinstance(potential, PotentialNetwork)
+    hidden, inputs = potential.weight.shape
     law = np.zeros((scene.contacts, learned.restitution_terms))
     law[:, 0] = restitution
     # NumPy throughout: compiling a dozen tiny programs would take longer than the fit.

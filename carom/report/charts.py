@@ -57,8 +57,8 @@ def _panel(charts: list[Chart], name: str, title: str, caption: str, described: 
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         axes = figure.add_subplot()
         axes.tick_params(labelsize=10)
-        axes.xaxis.label.set_size(10)
-        axes.yaxis.label.set_size(10)
+        axes.xaxis.label.set_fontsize(10)
+        axes.yaxis.label.set_fontsize(10)
         yield axes
         if axes.get_legend_handles_labels()[0]:
             figure.legend(

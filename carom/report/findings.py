@@ -17,6 +17,7 @@ from carom.errors import InputError
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
 from carom.learning import FinishedRun, load_finished_run
 from carom.learning.parameters import contact_name
+from carom.learning.run_folder import Retraced
 from carom.mechanics import kinetic_energy
 from carom.models import (
     AbstractModel,
@@ -83,7 +84,7 @@ class Findings:
         return contact_name(self.model.scene, index)
 
     @cached_property
-    def motions(self) -> tuple[State, ...]:
+    def motions(self) -> tuple[Retraced, ...]:
         """The first runs as the model has them: retraced by the fit, or forecast from their first sample."""
         if self.finished.motions:
             return self.finished.motions[:DRAWN_RUNS]
@@ -93,7 +94,7 @@ class Findings:
                 break
             start = State(jnp.asarray(run.position[0], "float32"), jnp.asarray(run.velocity[0], "float32"))
             ahead = forecast(self.model, start, len(run) - 1)
-            found.append(State(np.asarray(ahead.position), np.asarray(ahead.velocity)))
+            found.append(Retraced(np.asarray(ahead.position), np.asarray(ahead.velocity)))
         return tuple(found)
 
     @cached_property

@@ -56,7 +56,7 @@ def choose_film(findings: Findings) -> Film:
         return _held_out_run(findings)
     run = runs[0]
     model = np.asarray(motions[0].position) if motions else np.full_like(run.position, np.nan)
-    time, recorded, contact = run.time, run.position, findings.impacts[0].any(axis=1)
+    time, recorded, contact = run.time, run.position, np.asarray(findings.impacts[0].any(axis=1))
     if parts and parts[0].part.number == 0:
         future = parts[0].part.future
         time = np.concatenate([time, future.time])
@@ -161,7 +161,8 @@ class _View:
             spans = high - low
         scale = BOX / float(spans.max())
         note = "" if dimension < 3 else " The scene is seen along its middle coordinates."
-        return cls(axes, upright, low, scale, *(scale * spans), radius * scale, lines, note)
+        width, height = (scale * float(span) for span in spans)
+        return cls(axes, upright, low, scale, width, height, radius * scale, lines, note)
 
     def points(self, path: Path) -> list[list[list[float] | None]]:
         """Places of the bodies, sample by sample; None where there is no position."""

@@ -126,7 +126,8 @@ def _guess(path: Path, table: Table) -> ColumnGuess:
     touch = _touches(usable, touches, bodies, unused)
     remarks.setdefault("position", "GUESS, by their names")
     missing: list[Channel] = []
-    for channel, members in (("position", [m.name for m in chosen]), ("velocity", velocity)):
+    members_of: dict[Channel, list[str]] = {"position": [m.name for m in chosen], "velocity": velocity}
+    for channel, members in members_of.items():
         if any(np.isnan(usable[name]).any() for name in members):
             missing.append(channel)
             remarks["missing"] = "some cells are empty"
@@ -153,24 +154,24 @@ def _require_header(path: Path, names: Sequence[str]) -> None:
 def _load(path: Path, table: Table, names: Sequence[str], unused: dict[str, str]) -> dict[str, np.ndarray]:
     """The columns that hold numbers; NaN where a cell is empty."""
     try:
-        frame = table.load(path, names, None)
-    except InputError:
+        columns = table.load(path, names, None).to_dict()
+    except InputError as error:
         # Some column is not of numbers. Which one shows when they are read one by one; what is wrong with the
         # table itself, or with a column that a name makes a time or a coordinate, is wrong every time.
-        frame = pl.DataFrame()
+        columns: dict[str, pl.Series] = {}
         for name in names:
             try:
-                frame = frame.with_columns(table.load(path, [name], None))
+                columns[name] = table.load(path, [name], None)[name]
             except InputError:
                 if _role(name) in ("position", "velocity", "time"):
                     raise
                 unused[name] = "it does not hold numbers"
-        if frame.is_empty():
-            raise
+        if not columns:
+            raise error from None
     return {
-        name: frame[name].fill_null(np.nan).to_numpy()
-        for name in frame.columns
-        if frame[name].is_not_null().any()
+        name: column.fill_null(np.nan).to_numpy()
+        for name, column in columns.items()
+        if column.is_not_null().any()
     }
 
 
