@@ -208,7 +208,7 @@ def _load_history(file: Path) -> tuple[dict[str, float], ...]:
     for number, line in enumerate(lines, start=1):
         if not isinstance(line, dict) or not all(type(value) in (int, float) for value in line.values()):
             raise complaint(file, "this is not an object of numbers; fit it again", f"line {number}")
-    return lines
+    return tuple({key: float(value) for key, value in line.items()} for line in lines)
 
 
 @contextmanager
