@@ -11,6 +11,8 @@ from carom.cli.arguments import require_output, require_range, require_seed
 from carom.cli.fit import PaperSettings, learned_from
 from carom.cli.output import print_json, print_table, progress
 from carom.data.files.described import read_described
+from carom.data.files.input_file import require_file
+from carom.data.files.tables import MAXIMUM_BYTES
 from carom.experiments.ranking import CAROM, PAPER_MODELS, Ranked, rank_models, write_ranking
 from carom.learning import LatentSettings
 
@@ -51,6 +53,7 @@ def compare(
     """
     require_seed(seed)
     require_range("--hidden", hidden, 1, 100_000)
+    require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     out = out or recording.with_suffix(".compare.json")
     require_output(out, overwrite=overwrite)
     data, description = read_described(recording, system)

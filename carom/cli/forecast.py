@@ -1,9 +1,9 @@
 """`carom forecast`: what a trained model expects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -29,6 +29,7 @@ from carom.learning import (
     load_alternatives_of,
     load_recording_of,
     load_run,
+    noise_in,
 )
 from carom.models import AbstractModel
 
@@ -80,7 +81,7 @@ def forecast(
     scene = model.scene
     if end or recording is not None:
         data = load_recording_of(run, model) if recording is None else _read(recording, system, model)
-        noise = _noise(notes) if end else None
+        noise = noise_in(notes) if end else None
         forecasts = [
             forecast_after(model, past, steps, alternatives=alternatives, noise=noise, seed=seed)
             for past in data.runs
@@ -126,15 +127,6 @@ def _read(path: Path, system: Path | None, model: AbstractModel) -> Recording:
             f"{model.scene.bodies} in {model.scene.dimension}."
         )
     return data
-
-
-def _noise(notes: Mapping[str, Any]) -> tuple[float, float] | None:
-    """What the fit found, where it is there and makes sense."""
-    noise = notes.get("noise")
-    if not isinstance(noise, list) or len(noise) != 2:
-        return None
-    values = [value if type(value) is float and value > 0 else float("nan") for value in noise]
-    return None if np.isnan(values[0]) else (values[0], values[1])
 
 
 def _motion(forecast: BandedForecast, model: AbstractModel, begin: float) -> Run:

@@ -10,6 +10,8 @@ from carom.cli.arguments import require_output, require_seed
 from carom.cli.output import print_json
 from carom.data import Learn, SystemFile, read_recording, write_system_file
 from carom.data.files.column_guess import guess_columns
+from carom.data.files.input_file import require_file
+from carom.data.files.tables import MAXIMUM_BYTES
 from carom.errors import InputError
 from carom.learning.contact_guess import guess_contacts
 from carom.mechanics import Pair, Scene, Wall
@@ -40,6 +42,7 @@ def init(
         json: Print one JSON object instead of sentences.
     """
     require_seed(seed)
+    require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     out = out or recording.with_suffix(".toml")
     if out == recording:
         raise InputError(f"{recording}: a recording ends in .csv, .parquet or .npz; this is a system file.")

@@ -14,6 +14,7 @@ from carom.learning.run_folder import (
     load_recording_of,
     load_run,
     new_run_folder,
+    noise_in,
     recording_hash,
     save_run,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "load_recording_of",
     "load_run",
     "new_run_folder",
+    "noise_in",
     "read_notes",
     "recording_hash",
     "save_model",

@@ -5,7 +5,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -186,6 +186,15 @@ def load_finished_run(path: str | os.PathLike[str]) -> FinishedRun:
         _load_motions(path / MOTIONS, split.training) if (path / MOTIONS).exists() else (),
         _load_history(path / HISTORY),
     )
+
+
+def noise_in(notes: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Standard deviations of positions and velocities, where a fit has noted any that make sense."""
+    noise = notes.get("noise")
+    if not isinstance(noise, list) or len(noise) != 2:
+        return None
+    values = [value if type(value) is float and 0 < value < np.inf else float("nan") for value in noise]
+    return None if np.isnan(values[0]) else (values[0], values[1])
 
 
 def _load_motions(file: Path, training: Recording) -> tuple[Retraced, ...]:

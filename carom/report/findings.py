@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from carom.data import Run
+from carom.data.files.input_file import shown
 from carom.errors import InputError
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
-from carom.learning import FinishedRun, load_finished_run
+from carom.learning import FinishedRun, load_finished_run, noise_in
 from carom.learning.parameters import contact_name
 from carom.learning.run_folder import Retraced
 from carom.mechanics import kinetic_energy
@@ -70,10 +71,7 @@ class Findings:
     @property
     def noise(self) -> tuple[float, float] | None:
         """Standard deviations of positions and velocities, by the fit."""
-        noise = self.notes.get("noise")
-        if not isinstance(noise, list) or len(noise) != 2 or not isinstance(noise[0], int | float):
-            return None
-        return float(noise[0]), float("nan") if noise[1] is None else float(noise[1])
+        return noise_in(self.notes)
 
     def coordinate(self, body: int, axis: int) -> str:
         """The name of a coordinate."""
@@ -202,7 +200,7 @@ def read_findings(folder: Path) -> Findings:
     names = finished.notes.get("names")
     if not isinstance(names, list) or len(names) != scene.coordinates or not all(map(_is_name, names)):
         names = [f"q{i + 1}" for i in range(scene.coordinates)]
-    return Findings(finished, tuple(names))
+    return Findings(finished, tuple(shown(name) for name in names))
 
 
 def _energy(model: AbstractModel) -> Callable | None:
@@ -240,4 +238,4 @@ def _is_place(place: Any, shape: tuple[int, ...]) -> bool:
 
 
 def _is_name(name: Any) -> bool:
-    return isinstance(name, str) and 0 < len(name) <= 200
+    return isinstance(name, str) and bool(name)

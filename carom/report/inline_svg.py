@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from html import escape
 
 import matplotlib as mpl
@@ -43,7 +44,10 @@ def inline_svg(figure: Figure, *, name: str, description: str) -> str:
         description: what there is to see, for those who do not.
     """
     buffer = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none", "svg.id": None}):
+    settings = {"svg.hashsalt": name, "svg.fonttype": "none"}
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # The browser has letters that Matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
