@@ -20,6 +20,10 @@ TOGETHER = 2
 """Steps that the kinks of two bodies in one impact may seem apart."""
 ALIGNED = 0.9
 """The cosine of the angle up to which two directions count as the same."""
+QUIET = 0.25
+"""The share of a recording that is taken to be free of impacts, however many there are."""
+EXPLAINED = 3.0
+"""The mean square of residuals, over that of noise, up to which a kink explains its window."""
 MAXIMUM_SAMPLES = 20_000
 """Samples of a recording that are looked at."""
 
@@ -129,14 +133,16 @@ def _kinks(run: Run, body: int) -> list[_Kink]:
         run.position[:, [body]],
         None if run.velocity is None else run.velocity[:, [body]],
     )
-    between = between_impacts(alone)
+    between = between_impacts(alone, quiet=QUIET)
     windows, steps, dimension = between.windows, len(run) - 1, run.position.shape[2]
     directions = np.broadcast_to(np.eye(dimension), (steps, dimension, dimension))
     log_odds = np.full(steps, -np.inf)
     kink = np.zeros((3, steps, dimension))  # position, velocity before, velocity after
     for place in PLACES:
         fit = windows.fit(directions, place, between.weight, between.stiffness)
-        gain = 0.5 * (between.misfit - fit.misfit(between.weight, between.stiffness))
+        left = fit.misfit(between.weight, between.stiffness)
+        # Where an impact is elsewhere in the window, a kink explains much and still leaves much.
+        gain = np.where(left < EXPLAINED * fit.counts.sum(axis=1), 0.5 * (between.misfit - left), -np.inf)
         better = gain > log_odds
         log_odds[better] = gain[better]
         for part, value in zip(kink, (fit.position, fit.velocity_before, fit.velocity_after), strict=True):

@@ -67,8 +67,13 @@ class Between(NamedTuple):
         return 1 / self.noise**2
 
 
-def between_impacts(run: Run, half_width: int | None = None) -> Between:
-    """Noise, accelerations and misfits of a run without kinks."""
+def between_impacts(run: Run, half_width: int | None = None, *, quiet: float = 0.5) -> Between:
+    """Noise, accelerations and misfits of a run without kinks.
+
+    Arguments:
+        half_width: samples either side of a step; more by default where no velocities were measured.
+        quiet: the quantile of the windows, by how rough they are, that is taken for motion between impacts.
+    """
     if half_width is None:
         half_width = 5 if run.velocity is not None and np.isfinite(run.velocity).any() else 12
     windows = Windows(run, half_width)
@@ -76,10 +81,10 @@ def between_impacts(run: Run, half_width: int | None = None) -> Between:
     weight = np.array([1.0, np.median(windows.step) ** 2])
     smooth = windows.fit(None, None, weight)
     for _ in range(3):
-        smooth = windows.fit(None, None, 1 / local_noise(smooth) ** 2)
-    noise = local_noise(smooth)
+        smooth = windows.fit(None, None, 1 / local_noise(smooth, quiet) ** 2)
+    noise = local_noise(smooth, quiet)
     weight = 1 / noise**2
-    typical = float(np.sqrt(np.median(np.sum(smooth.acceleration**2, axis=(1, 2)))))
+    typical = float(np.sqrt(np.quantile(np.sum(smooth.acceleration**2, axis=(1, 2)), quiet)))
     # Without this a sharp parabola would pass for smooth motion through an impact.
     stiffness = 1 / (1.5 * max(typical, 1e-9)) ** 2
     base = windows.fit(None, None, weight, stiffness).misfit(weight, stiffness)

@@ -99,7 +99,8 @@ def phase_charts(findings: Findings) -> list[Chart]:
         data, name = findings.runs[run], findings.coordinate(body, axis)
         motion = findings.motions[run]
         position, velocity = (np.asarray(part)[:, body, axis] for part in (motion.position, motion.velocity))
-        caption = f"Speeds from {number(velocity.min())} to {number(velocity.max())}, run {run + 1}."
+        slowest, fastest = float(velocity.min()), float(velocity.max())
+        caption = f"Rates from {number(slowest)} to {number(fastest)}, run {run + 1}."
         if data.velocity is None:
             caption += " Velocities were not recorded; the model's are shown."
         title = f"Phase portrait of {name}"

@@ -81,7 +81,7 @@ def test_every_kind_of_figure_is_there_and_has_words(page):
     words = " ".join(reader.text)
     if kind == "fitted_page":
         value, error = (
-            float(x) for x in re.search(r"[Rr]estitution[^:]*: ([\d.]+) ± ([\d.]+)", words).groups()
+            float(x) for x in re.search(r"[Rr]estitution[^:]*: ([\d.]+) ± ([\d.]+\d)", words).groups()
         )
         assert abs(value - 0.8) < max(4 * error, 0.02)
         assert "A bounce keeps" in words
