@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from carom.data.files.column_names import AXES, Meaning, meaning_of, role_of, run_column
 from carom.data.files.columns import STANDARD_TIME, Columns, repeated, require_separated
 from carom.data.files.input_file import complaint, require_file, shown, unreadable
 from carom.data.files.recording_file import table_format
@@ -18,34 +19,6 @@ from carom.data.steps import constant_step
 from carom.errors import InputError
 
 MAXIMUM_COLUMNS = 400
-_UNITS = {"m", "mm", "cm", "s", "ms", "sec", "px", "rad", "deg"}
-_TIME = {"t", "time", "timestamp", "seconds", "secs", "elapsed", "zeit", "tiempo", "temps"}
-_RUN = {"run", "trial", "take", "episode", "experiment", "repetition", "series", "sequence", "trajectory"}
-_TOUCH = {"touch", "touching", "contact", "contacts", "hit", "bump", "collision"}
-_SPEED = {"v", "vel", "velocity", "velocities", "speed", "omega", "dq", "qdot", "thetadot", "rate"}
-_PLACE = {
-    "q",
-    "pos",
-    "position",
-    "coord",
-    "coordinate",
-    "location",
-    "height",
-    "angle",
-    "theta",
-    "phi",
-    "s",
-    "h",
-}
-_OTHER = {
-    *("a", "ax", "ay", "az", "acc", "accel", "acceleration", "force", "fx", "fy", "fz", "torque"),
-    *("frame", "index", "sample", "number", "row", "id", "confidence", "likelihood", "residual", "error"),
-    *("quality", "temperature", "voltage", "current", "mass", "qw", "quat", "roll", "pitch", "yaw", "fps"),
-}
-_AXES = ("x", "y", "z")
-_SPEED_AXES = {f"{mark}{axis}": axis for mark in ("v", "d") for axis in _AXES} | {
-    f"{axis}dot": axis for axis in _AXES
-}
 
 
 @dataclass(frozen=True)
@@ -70,15 +43,6 @@ class ColumnGuess:
     unused: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Meaning:
-    """A coordinate by its name: of which body, along which axis."""
-
-    name: str
-    body: tuple[str, ...]
-    axis: str
-
-
 def guess_columns(path: Path) -> ColumnGuess:
     """Look at a table and say what its columns seem to mean; what is no table of motion is an `InputError`.
 
@@ -98,8 +62,8 @@ def _guess(path: Path, table: Table) -> ColumnGuess:
     _require_header(path, names)
     remarks: dict[str, str] = {}
     unused: dict[str, str] = {}
-    run = _first(names, _RUN)
-    roles = {name: _role(name) for name in names if name != run}
+    run = run_column(names)
+    roles = {name: role_of(name) for name in names if name != run}
     numbers = _load(path, table, [name for name in roles if name], unused)
     rows = len(next(iter(numbers.values()), []))
     if rows == 0:
@@ -163,7 +127,7 @@ def _load(path: Path, table: Table, names: Sequence[str], unused: dict[str, str]
             try:
                 columns[name] = table.load(path, [name], None)[name]
             except InputError:
-                if _role(name) in ("position", "velocity", "time"):
+                if role_of(name) in ("position", "velocity", "time"):
                     raise
                 unused[name] = "it does not hold numbers"
         if not columns:
@@ -173,45 +137,6 @@ def _load(path: Path, table: Table, names: Sequence[str], unused: dict[str, str]
         for name, column in columns.items()
         if column.is_not_null().any()
     }
-
-
-def _words(name: str) -> list[str]:
-    """The parts of a name, in small letters and without a unit: `Ball2 PosX (mm)` is ball, 2, pos, x."""
-    plain = re.sub(r"[(\[].*?[)\]]", " ", name)
-    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+", plain)
-    words = [part.lower() for part in parts]
-    return words[:-1] if len(words) > 1 and words[-1] in _UNITS else words
-
-
-def _role(name: str) -> str:
-    words = _words(name)
-    if not words:
-        return "other"
-    for role, known in (("time", _TIME), ("touch", _TOUCH), ("other", _OTHER)):
-        # A single letter at the end names a body or an axis: x_a is not an acceleration.
-        if any(word in known and (len(word) > 1 or place == 0) for place, word in enumerate(words)):
-            return role
-    if any(word in _SPEED or word in _SPEED_AXES for word in words):
-        return "velocity"
-    if any(word in _PLACE or word in _AXES for word in words):
-        return "position"
-    return "unknown"
-
-
-def _meaning(name: str) -> _Meaning:
-    axis, body = "", []
-    for word in _words(name):
-        if word in _AXES:
-            axis = word
-        elif word in _SPEED_AXES:
-            axis = _SPEED_AXES[word]
-        elif word not in _PLACE and word not in _SPEED:
-            body.append(word)
-    return _Meaning(name, tuple(body), axis)
-
-
-def _first(names: Sequence[str], known: set[str]) -> str | None:
-    return next((name for name in names if any(word in known for word in _words(name))), None)
 
 
 def _starts(labels: pl.Series | None, rows: int) -> np.ndarray:
@@ -242,9 +167,7 @@ def _time(
     return None
 
 
-def _positions(
-    usable: dict[str, np.ndarray], roles: dict[str, str], unused: dict[str, str]
-) -> list[_Meaning]:
+def _positions(usable: dict[str, np.ndarray], roles: dict[str, str], unused: dict[str, str]) -> list[Meaning]:
     """Columns that are coordinates by name; where there are none, those whose names say nothing else."""
     for role in ("position", "unknown"):
         named = [name for name in usable if roles[name] == role]
@@ -253,15 +176,15 @@ def _positions(
             if name not in moving:
                 unused[name] = "it never changes"
         if moving and role == "unknown":
-            return [_Meaning(name, (name,), "") for name in moving]
+            return [Meaning(name, (name,), "") for name in moving]
         if moving:
-            return [_meaning(name) for name in moving]
+            return [meaning_of(name) for name in moving]
     return []
 
 
 def _bodies(
-    path: Path, positions: list[_Meaning], touches: int, remarks: dict[str, str], unused: dict[str, str]
-) -> tuple[int, int, list[_Meaning]]:
+    path: Path, positions: list[Meaning], touches: int, remarks: dict[str, str], unused: dict[str, str]
+) -> tuple[int, int, list[Meaning]]:
     """Bodies, dimension, and the coordinates body by body."""
     along = [meaning for meaning in positions if meaning.axis]
     if not along:
@@ -275,13 +198,13 @@ def _bodies(
     for meaning in positions:
         if not meaning.axis:
             unused[meaning.name] = "others are coordinates along x, y or z, this is not"
-    by_body: dict[tuple[str, ...], dict[str, _Meaning]] = {}
+    by_body: dict[tuple[str, ...], dict[str, Meaning]] = {}
     for meaning in along:
         if meaning.axis in by_body.setdefault(meaning.body, {}):
             problem = "it seems to be the same coordinate as another column; write a system file that says"
             raise complaint(path, problem, f"column {meaning.name}")
         by_body[meaning.body][meaning.axis] = meaning
-    axes = [axis for axis in _AXES if all(axis in of_body for of_body in by_body.values())]
+    axes = [axis for axis in AXES if all(axis in of_body for of_body in by_body.values())]
     if not axes:
         listed = ", ".join(shown(meaning.name) for meaning in along[:8])
         problem = f"the bodies have no coordinate in common ({listed}); write a system file that says"
@@ -297,14 +220,14 @@ def _bodies(
 def _velocities(
     usable: dict[str, np.ndarray],
     roles: dict[str, str],
-    chosen: list[_Meaning],
+    chosen: list[Meaning],
     seconds: np.ndarray,
     starts: np.ndarray,
     remarks: dict[str, str],
     unused: dict[str, str],
 ) -> list[str]:
     """The velocity of every coordinate, if all are there and are rates of the positions."""
-    named = [_meaning(name) for name in usable if roles[name] == "velocity"]
+    named = [meaning_of(name) for name in usable if roles[name] == "velocity"]
     if not named:
         return []
     found = []
