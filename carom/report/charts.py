@@ -175,7 +175,7 @@ def slope_charts(findings: Findings) -> list[Chart]:
         caption = f"From {low} to {high} over the positions that were seen."
         if slope.low is not None and slope.high is not None:
             width = number(float(np.median(slope.high - slope.low)) / 2)
-            caption += f" The band, nine of ten models that fit as well, is ± {width} wide in the middle."
+            caption += f" The band, {findings.band}, is typically ± {width} wide."
         title = f"Slope of the potential along {name}"
         with _panel(
             charts, f"slope-{slope.body}-{slope.axis}", title, caption, f"{title}. {caption}"

@@ -97,9 +97,10 @@ def _list(sentences: list[str]) -> str:
 
 def _provenance(findings: Findings) -> str:
     notes = findings.notes
+    bands = f"Bands hold {findings.band}. " if findings.band else ""
     digest = str(notes.get("recording_sha256", "unknown"))[:64]
     return (
         f"<footer><p>Carom {escape(__version__)}; seed {escape(str(notes.get('seed', 'unknown')))}; samples "
-        f"with SHA-256 <code>{escape(digest[:16])}…</code>. Bands hold nine of ten models that the data do "
-        "not tell from this one. Lengths are in the unit of the recording, times in seconds.</p></footer>"
+        f"with SHA-256 <code>{escape(digest[:16])}…</code>. {bands}"
+        "Lengths are in the unit of the recording, times in seconds.</p></footer>"
     )

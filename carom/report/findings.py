@@ -73,6 +73,17 @@ class Findings:
         """Standard deviations of positions and velocities, by the fit."""
         return noise_in(self.notes)
 
+    @property
+    def band(self) -> str:
+        """What a band holds, in words; empty where there are no bands."""
+        others = self.finished.alternatives
+        if others is None:
+            return ""
+        count = len(jax.tree.leaves(eqx.filter(others, eqx.is_array))[0])
+        if isinstance(others, ImpactNetwork):
+            return f"nine tenths of {count} models drawn from the errors of the fit"
+        return f"nine tenths of {count} trainings from different seeds"
+
     def coordinate(self, body: int, axis: int) -> str:
         """The name of a coordinate."""
         return self.names[body * self.model.scene.dimension + axis]
