@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tyro
 
@@ -133,7 +134,7 @@ def _motion(forecast: BandedForecast, model: AbstractModel, begin: float) -> Run
     steps = len(forecast.position) - 1
     touch = None
     if model.contact.size:
-        touch = np.asarray(jax.vmap(model.contact.to_touch)(forecast.contact))
+        touch = np.asarray(jax.vmap(model.contact.to_touch)(jnp.asarray(forecast.contact)))
     return Run(
         time=begin + np.arange(steps + 1) * model.step_size,
         position=np.asarray(forecast.position, float),

@@ -4,6 +4,7 @@ import io
 import re
 import warnings
 from html import escape
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -44,7 +45,7 @@ def inline_svg(figure: Figure, *, name: str, description: str) -> str:
         description: what there is to see, for those who do not.
     """
     buffer = io.StringIO()
-    settings = {"svg.hashsalt": name, "svg.fonttype": "none"}
+    settings: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none"}
     with mpl.rc_context(settings), warnings.catch_warnings():
         # The browser has letters that Matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
