@@ -365,6 +365,7 @@ def test_grid_by_command(tmp_path, capsys):
     assert "figures/grid.png" in capsys.readouterr().out
 
 
+@pytest.mark.campaign
 def test_a_comparison_ranks_every_model(tmp_path, capsys):
     """The recipe carom has the equations of a ball; three epochs leave the others behind. JSON has it all."""
     recording = tmp_path / "ball.csv"
