@@ -147,7 +147,7 @@ def cut(recording: Recording, plans: Sequence[Plan], places: Layout) -> Segments
         duration[row, : size - 1] = np.diff(run.time[start:end])
         for target, source in zip((schedule, earliest, latest), plans[index][:3], strict=True):
             target[row, : size - 1] = source[start : end - 1]
-        values = _channels(run)[start:end]
+        values = channels(run)[start:end]
         # What follows an unresolved stretch cannot be foretold from before it.
         foretold = np.logical_and.accumulate(plans[index].resolved[start:end])
         foretold &= plans[index].counted[start:end]
@@ -166,18 +166,20 @@ def first_states(
         earlier, later = kinks[kinks < start], kinks[kinks >= start]
         low = max(start - 6, earlier[-1] + 1 if len(earlier) else 0)
         high = min(start + 7, later[0] + 1 if len(later) else len(run), len(run))
-        rows.append(_local_state(run, start, int(low), int(high)))
+        rows.append(local_state(run, start, int(low), int(high)))
     return np.array(rows)
 
 
-def _channels(run: Run) -> np.ndarray:
+def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
+    """Positions and velocities together; NaN where nothing was measured."""
     velocity = np.full_like(run.position, np.nan) if run.velocity is None else run.velocity
     return np.stack([run.position, velocity], axis=1)
 
 
-def _local_state(run: Run, at: int, low: int, high: int) -> np.ndarray:
+def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "state"]:
+    """The state at a sample by a parabola through those from `low` to before `high`; positions come first."""
     t = run.time[low:high] - run.time[at]
-    values = _channels(run)[low:high].reshape(high - low, 2, -1)
+    values = channels(run)[low:high].reshape(high - low, 2, -1)
     position, velocity = [], []
     for c in range(values.shape[2]):
         rows = [

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from carom.models import ImpactNetwork
+from carom.models import ImpactNetwork, PotentialNetwork
 from carom.types import RestitutionKind, Values
 
 WEIGHT_SPREAD = 3.0
@@ -89,7 +89,9 @@ def initial_shared(
 ) -> Shared:
     """Random weights with standard normal entries; physical parameters from a first look at the data."""
     scene = template.scene
-    hidden, inputs = template.potential.weight.shape
+    potential = template.potential
+    assert isinstance(potential, PotentialNetwork)
+    hidden, inputs = potential.weight.shape
     law = np.zeros((scene.contacts, learned.restitution_terms))
     law[:, 0] = restitution
     # NumPy throughout: compiling a dozen tiny programs would take longer than the fit.
@@ -106,17 +108,7 @@ def initial_shared(
 
 def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> ImpactNetwork:
     """The model that these unknowns describe, weights back in the recording's own units."""
-    potential = template.potential
-    weight = shared.weight / units.scale[None, :]
-    potential = eqx.tree_at(
-        lambda p: (p.weight, p.bias, p.output),
-        potential,
-        (
-            weight,
-            shared.bias - jnp.sum(weight * units.center[None, :], axis=1),
-            shared.output * units.energy / np.sqrt(potential.hidden),
-        ),
-    )
+    potential = with_weights(template, shared, units)
     shift = shared.shift if shared.shift.size else template.contact.shift
     restitution = shared.restitution if shared.restitution.size else template.restitution
     mass = template.log_mass
@@ -127,6 +119,22 @@ def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> Impa
         lambda m: (m.potential, m.contact.shift, m.restitution, m.log_mass, m.damping_rate),
         template,
         (potential, shift, restitution, mass, damping),
+    )
+
+
+def with_weights(template: ImpactNetwork, shared: Shared, units: Units) -> PotentialNetwork:
+    """The potential of these weights in the recording's own units; linear, so changes may be given."""
+    potential = template.potential
+    assert isinstance(potential, PotentialNetwork)
+    weight = shared.weight / units.scale[None, :]
+    return eqx.tree_at(
+        lambda p: (p.weight, p.bias, p.output),
+        potential,
+        (
+            weight,
+            shared.bias - (weight * units.center[None, :]).sum(axis=1),
+            shared.output * units.energy / np.sqrt(potential.hidden),
+        ),
     )
 
 

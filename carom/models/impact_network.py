@@ -27,7 +27,7 @@ from carom.mechanics import (
 )
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import CERTAIN, GapContact, Signal
-from carom.models.networks import Activation, PotentialNetwork, potential_network
+from carom.models.networks import Activation, LinearisedPotential, PotentialNetwork, potential_network
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]
@@ -87,7 +87,7 @@ class ImpactNetwork(AbstractModel):
         1.0
     """
 
-    potential: PotentialNetwork
+    potential: PotentialNetwork | LinearisedPotential
     contact: GapContact
     restitution: Float[Array, "contacts terms"]
     log_mass: Float[Array, "bodies"]
@@ -179,6 +179,14 @@ class ImpactNetwork(AbstractModel):
         each = jax.vmap(lambda place: self.potential.gradient(place[None])[0])(position)
         return jnp.exp(self.log_mass)[:, None] * each
 
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        if self.field == "none":
+            return jnp.zeros((), position.dtype)
+        if self.field == "joint":
+            return self.potential(position)
+        return jnp.sum(jnp.exp(self.log_mass) * jax.vmap(lambda place: self.potential(place[None]))(position))
+
     def enter(self, state: State) -> State:
         if self.scheme == "constraint_exact" or self.scene.velocity_grid == "sample":
             return state
@@ -230,6 +238,8 @@ class ImpactNetwork(AbstractModel):
         return State(after.position, fade * after.velocity), report.contact, report.instant
 
     def penalised(self) -> tuple[Array, ...]:
+        if isinstance(self.potential, LinearisedPotential):
+            raise InputError("A draw from a fit is not trained; train the model that was fitted.")
         return (self.potential.weight, self.potential.output)
 
     def _cd_lagrange(
