@@ -1,0 +1,368 @@
+"""When balls on parabolas meet: each other, planes, the end of a plane, or the end of a slide.
+
+Between events a ball has a constant acceleration: that of the field in flight, what the planes leave of it on
+them. Arrays have the layout (dimension, scenes, bodies), so that a scene's bodies lie side by side in memory;
+subjects are the bodies whose next event is asked for.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from carom.integrators.contact_times import bracketed_root, closing_time, first_dip
+from carom.mechanics import Balls, length
+
+Components = Float[Array, "dimension scenes bodies"]
+Subjects = Int[Array, "scenes subjects"]
+Others = Int[Array, "scenes subjects others"]
+"""Which bodies a subject may meet."""
+
+
+class Flight(NamedTuple):
+    """Where all bodies are and how they go on."""
+
+    position: Components
+    velocity: Components
+    acceleration: Components | None
+    """None on a free table, where nothing is ever held."""
+
+    def after(self, time: Float[Array, "scenes"]) -> "Flight":
+        """The same bodies that much later."""
+        time = time[None, :, None]
+        position, velocity, acceleration = self
+        if acceleration is None:
+            return Flight(position + time * velocity, velocity, None)
+        position = position + time * (velocity + 0.5 * time * acceleration)
+        return Flight(position, velocity + time * acceleration, acceleration)
+
+    def of(self, bodies: Int[Array, "scenes *any"]) -> "Flight":
+        """The flights of some bodies of every scene."""
+        return Flight(*(None if x is None else pick(x, bodies) for x in self))
+
+
+class Codes(NamedTuple):
+    """What the next event of a body is, as one number: the other body, or a plane, or neither."""
+
+    bodies: int
+    planes: int
+
+    @property
+    def edge(self) -> int:
+        """From here on: the body passes the plane that ends the one it rests on."""
+        return self.bodies + self.planes
+
+    @property
+    def halt(self) -> int:
+        """The body stops sliding."""
+        return self.bodies + 2 * self.planes
+
+    @property
+    def press(self) -> int:
+        """The body is pressed against another one that it touches at rest."""
+        return self.halt + 1
+
+
+def pick(values: Components, bodies: Int[Array, "scenes *any"]) -> Float[Array, "dimension scenes *any"]:
+    """values[:, scene, bodies[scene]]."""
+    flat = bodies.reshape(bodies.shape[0], -1)
+    picked = jnp.take_along_axis(values, flat[None], axis=2)
+    return picked.reshape(values.shape[0], *bodies.shape)
+
+
+def dot(
+    first: Float[Array, "dimension *any"], second: Float[Array, "dimension *any"]
+) -> Float[Array, "*any"]:
+    """The scalar product over the leading axis, which is too short for a reduction to pay."""
+    total = first[0] * second[0]
+    for one, other in zip(first[1:], second[1:], strict=True):
+        total = total + one * other
+    return total
+
+
+def gap_tolerance(position: Float[Array, "dimension *any"]) -> Float[Array, "*any"]:
+    """How far from 0 the gap of a contact may be that is closed to rounding."""
+    return 64 * jnp.finfo(position.dtype).eps * (1 + jnp.max(jnp.abs(position), axis=0))
+
+
+def plane_motion(balls: Balls, flight: Flight, radii: Float[Array, "*any"]):
+    """Gap, rate and pull of every plane for every subject, with a leading axis of planes."""
+    shape = (balls.planes,) + (1,) * (flight.position.ndim - 1)
+
+    def along(vector):
+        return sum(
+            balls.normals[:, axis].reshape(shape) * component[None] for axis, component in enumerate(vector)
+        ) + jnp.zeros(shape, vector.dtype)
+
+    gap = along(flight.position) - balls.offsets.reshape(shape) - radii[None]
+    pull = jnp.zeros_like(gap) if flight.acceleration is None else along(flight.acceleration)
+    return gap, along(flight.velocity), pull
+
+
+def next_events(
+    balls: Balls,
+    flight: Flight,
+    subjects: Subjects,
+    *,
+    closed: Bool[Array, "planes scenes subjects"] | None,
+    settled: Bool[Array, "scenes bodies"] | None,
+    others: Others | None,
+    remaining: Float[Array, "scenes"],
+    rest_speed: float,
+) -> tuple[Float[Array, "scenes subjects"], Int[Array, "scenes subjects"]]:
+    """How long until the next event of every subject, ∞ for never, and what it is.
+
+    Arguments:
+        closed: planes that subjects rest on.
+        settled: bodies that move together until the end of the step and are kept apart from each other.
+        others: which bodies each subject may meet; all by default.
+        remaining: how far ahead events are asked for where accelerations differ.
+    """
+    codes = Codes(balls.bodies, balls.planes)
+    own = flight.of(subjects)
+    radii = balls.radii[subjects]
+    meeting, partner = _meetings(balls, flight, own, subjects, settled, others, remaining, rest_speed)
+    time, event = meeting, partner
+    if balls.planes:
+        hits = _plane_hits(balls, own, radii, closed)
+        plane = jnp.argmin(hits, axis=0).astype(event.dtype)
+        hit = jnp.min(hits, axis=0)
+        if settled is not None:
+            hit = jnp.where(jnp.take_along_axis(settled, subjects, axis=1), jnp.inf, hit)
+        event = jnp.where(hit < time, codes.bodies + plane, event)
+        time = jnp.minimum(time, hit)
+    if closed is not None:
+        for plane, companions in enumerate(balls.companions):
+            for end in companions:
+                leaves = _passing(balls, own, radii, end)
+                leaves = jnp.where(closed[plane], leaves, jnp.inf)
+                event = jnp.where(leaves < time, codes.edge + end, event)
+                time = jnp.minimum(time, leaves)
+        assert own.acceleration is not None
+        slowing = -dot(own.velocity, own.acceleration)
+        slides = jnp.any(closed, axis=0) & (balls.friction > 0) & (slowing > 0)
+        speed = dot(own.velocity, own.velocity)
+        halt = jnp.where(slides & (speed > rest_speed**2), speed / jnp.where(slides, slowing, 1), jnp.inf)
+        event = jnp.where(halt < time, codes.halt, event)
+        time = jnp.minimum(time, halt)
+    return time, event
+
+
+def _meetings(balls, flight, own, subjects, settled, others, remaining, rest_speed):
+    """When each subject meets another body next, and which."""
+    if others is None:
+        every = jnp.arange(balls.bodies, dtype=subjects.dtype)[None, None, :]
+        there = Flight(*(None if x is None else x[:, :, None, :] for x in flight))
+        reach = balls.radii[subjects][:, :, None] + balls.radii[None, None, :]
+        possible = subjects[:, :, None] != every
+    else:
+        every = others
+        there = flight.of(others)
+        reach = balls.radii[subjects][:, :, None] + balls.radii[others]
+        possible = subjects[:, :, None] != every
+    away = own.position[..., None] - there.position
+    velocity = own.velocity[..., None] - there.velocity
+    acceleration = None
+    if flight.acceleration is not None:
+        assert own.acceleration is not None and there.acceleration is not None
+        acceleration = own.acceleration[..., None] - there.acceleration
+    if settled is not None:
+        mine = jnp.take_along_axis(settled, subjects, axis=1)[:, :, None]
+        theirs = settled[:, None, :] if others is None else _pick_flags(settled, others)
+        possible = possible & ~(mine & theirs)
+    side = jnp.where(subjects[:, :, None] < every, 1, -1).astype(away.dtype)
+    if len(away) == 1:
+        times, pressed = _meetings_on_a_line(
+            side * away[0] - reach,
+            side * velocity[0],
+            None if acceleration is None else side * acceleration[0],
+            gap_tolerance(own.position)[..., None],
+            rest_speed,
+        )
+    elif acceleration is None:
+        times, pressed = _straight_meetings(away, velocity, reach), None
+    else:
+        times, pressed = _bent_meetings(
+            balls,
+            away,
+            velocity,
+            acceleration,
+            reach,
+            possible,
+            jnp.broadcast_to(remaining[:, None, None], away.shape[1:]),
+            gap_tolerance(own.position)[..., None],
+            rest_speed,
+        )
+    times = jnp.where(possible, times, jnp.inf)
+    which = jnp.argmin(times, axis=-1)
+    time = jnp.min(times, axis=-1)
+    if others is None:
+        partner = which.astype(subjects.dtype)
+    else:
+        partner = jnp.take_along_axis(others, which[..., None], axis=-1)[..., 0]
+    if pressed is not None:
+        # With the other body at rest too, the two are to be held together from now on.
+        now = jnp.any(pressed & possible, axis=-1)
+        time = jnp.where(now, 0, time)
+        partner = jnp.where(now, Codes(balls.bodies, balls.planes).press, partner)
+    return time, partner.astype(subjects.dtype)
+
+
+def _pick_flags(flags: Bool[Array, "scenes bodies"], bodies: Others) -> Bool[Array, "scenes subjects others"]:
+    flat = jnp.take_along_axis(flags, bodies.reshape(len(bodies), -1), axis=1)
+    return flat.reshape(bodies.shape)
+
+
+def _straight_meetings(away, velocity, reach):
+    """|away + velocity τ| = reach where the distance falls: the smaller root of a quadratic."""
+    closing, square = dot(away, velocity), dot(velocity, velocity)
+    outside = dot(away, away) - reach**2
+    discriminant = closing**2 - square * outside
+    meets = (closing < 0) & (discriminant > 0)
+    root = jnp.sqrt(jnp.where(meets, discriminant, 0)) - closing
+    return jnp.where(meets, jnp.maximum(outside, 0) / jnp.where(meets, root, 1), jnp.inf)
+
+
+def _meetings_on_a_line(gap, rate, pull, tolerance, rest_speed):
+    """The same in one dimension, where the gap keeps its sign, and which pairs are pressed together at rest."""
+    if pull is None:
+        return jnp.where(rate < 0, jnp.maximum(gap, 0) / jnp.where(rate < 0, -rate, 1), jnp.inf), None
+    pressed = (gap <= tolerance) & (jnp.abs(rate) <= rest_speed) & (pull < -rest_speed)
+    gap = jnp.maximum(gap, 0)
+    closes = (pull < 0) | ((rate < 0) & (rate**2 >= 2 * pull * gap))
+    return jnp.where(closes & ~pressed, closing_time(gap, rate, pull), jnp.inf), pressed
+
+
+def _bent_meetings(balls, away, velocity, acceleration, reach, possible, end, tolerance, rest_speed):
+    """The same where accelerations may differ, up to `end`; pairs with the same one are straight."""
+    straight = _straight_meetings(away, velocity, reach)
+    distance = length(away, axis=0)
+    gap = distance - reach
+    unit = away / jnp.where(distance > 0, distance, 1)[None]
+    rate = dot(unit, velocity)
+    # What accelerates the gap: the pull along the normal, and the tangent that leads away from the round.
+    pull = dot(unit, acceleration) + (dot(velocity, velocity) - rate**2) / jnp.where(
+        distance > 0, distance, 1
+    )
+    differs = dot(acceleration, acceleration) > 0
+    faint = 1e-9 * jnp.sqrt(dot(acceleration, acceleration))
+    pressed = differs & (gap <= tolerance) & (jnp.abs(rate) <= rest_speed) & (pull < -faint)
+    overlap = jnp.minimum(gap, 0)  # what an impact left of it by rounding is no distance to fall
+
+    def there(time):
+        return away + time[None] * (velocity + 0.5 * time[None] * acceleration)
+
+    def gaps_at(time):
+        return length(there(time), axis=0) - reach - overlap
+
+    def rates_at(time):
+        here = there(time)
+        return dot(here, velocity + time[None] * acceleration) / jnp.maximum(length(here, axis=0), 1e-300)
+
+    asked = possible & differs & ~pressed & (end > 0)
+    end = jnp.where(asked, end, 0)
+    end = first_dip(gaps_at, rates_at, end)
+    closes = asked & (gaps_at(end) < 0)
+    bent = bracketed_root(gaps_at, rates_at, jnp.maximum(gap, 0), end, closes)
+    bent = jnp.where(closes, bent, jnp.inf)
+    return jnp.where(differs, bent, straight), pressed
+
+
+def _plane_hits(balls: Balls, own: Flight, radii, closed):
+    """When each plane is hit, with a leading axis of planes; ∞ where it is not, or not within its edges."""
+    gap, rate, pull = plane_motion(balls, own, radii)
+    tolerance = gap_tolerance(own.position)[None]
+    before = _in_front(balls, gap)
+    if own.acceleration is None:
+        closes = (rate < 0) & before
+        times = jnp.where(closes, jnp.maximum(gap, 0) / jnp.where(closes, -rate, 1), jnp.inf)
+    else:
+        # From behind, a plane is met only by a ball that first comes out in front of it.
+        outside = jnp.where(before, jnp.maximum(gap, 0), gap)
+        returns = (rate > 0) & (pull < 0) & (rate**2 >= 2 * pull * jnp.minimum(outside, 0))
+        falls = before & (rate <= 0) & ((pull < 0) | ((rate < 0) & (rate**2 >= 2 * pull * outside)))
+        times = jnp.where(falls | returns, closing_time(outside, rate, pull), jnp.inf)
+    if closed is not None:
+        times = jnp.where(closed, jnp.inf, times)
+    rows = []
+    for plane, companions in enumerate(balls.companions):
+        time = times[plane]
+        finite = jnp.where(time < jnp.inf, time, 0)
+        within = jnp.ones(time.shape, bool)
+        for other in companions:
+            there = gap[other] + finite * (rate[other] + 0.5 * finite * pull[other])
+            within = within & (there <= tolerance[0])
+        rows.append(jnp.where(within, time, jnp.inf))
+    return jnp.stack(rows)
+
+
+def _in_front(balls: Balls, gap: Float[Array, "planes *any"]) -> Bool[Array, "planes *any"]:
+    """Which planes a body has not passed: a wall of one plane cannot be passed, an overlap of it is rounding."""
+    alone = jnp.asarray([not companions for companions in balls.companions], bool)
+    return alone.reshape((-1,) + (1,) * (gap.ndim - 1)) | (gap >= -1e-9)
+
+
+def _passing(balls: Balls, own: Flight, radii, plane: int):
+    """When a subject comes out in front of a plane that it is behind."""
+    gap, rate, pull = (x[plane] for x in plane_motion(balls, own, radii))
+    behind, rate, pull = jnp.maximum(-gap, 0), -rate, -pull
+    leaves = (pull < 0) | ((rate < 0) & (rate**2 >= 2 * pull * behind))
+    return jnp.where(leaves, closing_time(behind, rate, pull), jnp.inf)
+
+
+def supported(
+    balls: Balls, flight: Flight, radii: Float[Array, "scenes bodies"], *, rest_speed: float
+) -> tuple[Flight, Bool[Array, "planes scenes bodies"], Bool[Array, "planes scenes bodies"]]:
+    """Bodies held by the planes that they rest on; also which planes those are, and which of them push.
+
+    At a plane that a body touches without closing in, the acceleration loses what presses into it, and
+    friction takes up to μ times that from the rest: against the slide, or all of it where the body stays.
+    """
+    gap, rate, _ = plane_motion(balls, Flight(flight.position, flight.velocity, None), radii)
+    tolerance = gap_tolerance(flight.position)
+    closed = (gap <= tolerance[None]) & _in_front(balls, gap) & (jnp.abs(rate) <= rest_speed)
+    for plane, companions in enumerate(balls.companions):
+        for other in companions:
+            closed = closed.at[plane].set(closed[plane] & (gap[other] <= tolerance))
+    normals = [balls.normals[plane][:, None, None] for plane in range(balls.planes)]
+    velocity = flight.velocity
+    for plane, normal in enumerate(normals):
+        velocity = velocity - jnp.where(closed[plane], dot(normal, velocity), 0)[None] * normal
+    speed = length(velocity, axis=0)
+    slides = speed > rest_speed
+    direction = velocity / jnp.where(slides, speed, 1)[None]
+    field = jnp.broadcast_to(balls.field()[:, None, None], velocity.shape)
+
+    def sweep(carry):
+        count, forces, _ = carry
+        after = []
+        total = field + jnp.sum(forces, axis=0)
+        for plane, normal in enumerate(normals):
+            wanted = forces[plane] - total
+            push = jnp.maximum(dot(normal, wanted), 0)
+            held = wanted - normal * dot(normal, wanted)[None]
+            limit, size = balls.friction * push, length(held, axis=0)
+            grip = jnp.where(size > limit, limit / jnp.where(size > limit, size, 1), 1)
+            across = jnp.where(slides[None], -limit[None] * direction, grip[None] * held)
+            force = jnp.where(closed[plane][None], normal * push[None] + across, 0)
+            total = total + force - forces[plane]
+            after.append(force)
+        after = jnp.stack(after)
+        change = jnp.max(jnp.abs(lax.stop_gradient(after - forces)), initial=0.0)
+        scale = jnp.max(jnp.abs(lax.stop_gradient(after)), initial=0.0)
+        return count + 1, after, change > 1e-15 * scale
+
+    def unsettled(carry):
+        return (carry[0] < 64) & carry[2]
+
+    start = jnp.zeros((balls.planes, *velocity.shape), velocity.dtype)
+    forces = start
+    if balls.planes:
+        forces = lax.while_loop(unsettled, sweep, (0, start, jnp.any(closed)))[1]
+    acceleration = field + jnp.sum(forces, axis=0)
+    pushes = jnp.any(forces != 0, axis=1)
+    # What friction holds does not creep by the rounding of its last slide.
+    stays = jnp.any(closed, axis=0) & ~slides & (balls.friction > 0)
+    velocity = jnp.where(stays[None], 0, velocity)
+    return Flight(flight.position, velocity, acceleration), closed, pushes
