@@ -63,12 +63,33 @@ class Codes(NamedTuple):
         """The body is pressed against another one that it touches at rest."""
         return self.halt + 1
 
+    @property
+    def unknown(self) -> int:
+        """The other body has gone another way since; what comes next comes no sooner than this was to."""
+        return self.halt + 2
+
 
 def pick(values: Components, bodies: Int[Array, "scenes *any"]) -> Float[Array, "dimension scenes *any"]:
     """values[:, scene, bodies[scene]]."""
     flat = bodies.reshape(bodies.shape[0], -1)
     picked = jnp.take_along_axis(values, flat[None], axis=2)
     return picked.reshape(values.shape[0], *bodies.shape)
+
+
+def earliest(times: Float[Array, "*any"], axis: int) -> tuple[Float[Array, "*rest"], Int[Array, "*rest"]]:
+    """The least of non-negative times along an axis, and where it is."""
+    if times.dtype != jnp.float64:
+        which = jnp.argmin(times, axis=axis)
+    else:
+        # Positive numbers are ordered as their bits are. With the place in the last bits one plain minimum
+        # finds both, several times faster than a reduction over pairs; nearer times count as equal.
+        size = times.shape[axis]
+        mask = (1 << max(size - 1, 1).bit_length()) - 1
+        places = jnp.arange(size).reshape([-1 if a == axis % times.ndim else 1 for a in range(times.ndim)])
+        bits = lax.bitcast_convert_type(times, jnp.int64)
+        which = jnp.min((bits & ~mask) | places, axis=axis) & mask
+    least = jnp.take_along_axis(times, jnp.expand_dims(which, axis), axis=axis)
+    return jnp.squeeze(least, axis), which.astype(jnp.int32)
 
 
 def dot(
@@ -103,6 +124,7 @@ def plane_motion(balls: Balls, flight: Flight, radii: Float[Array, "*any"]):
 def next_events(
     balls: Balls,
     flight: Flight,
+    own: Flight,
     subjects: Subjects,
     *,
     closed: Bool[Array, "planes scenes subjects"] | None,
@@ -114,99 +136,81 @@ def next_events(
     """How long until the next event of every subject, ∞ for never, and what it is.
 
     Arguments:
+        flight: all bodies.
+        own: the subjects.
         closed: planes that subjects rest on.
         settled: bodies that move together until the end of the step and are kept apart from each other.
         others: which bodies each subject may meet; all by default.
         remaining: how far ahead events are asked for where accelerations differ.
     """
     codes = Codes(balls.bodies, balls.planes)
-    own = flight.of(subjects)
     radii = balls.radii[subjects]
-    meeting, partner = _meetings(balls, flight, own, subjects, settled, others, remaining, rest_speed)
-    time, event = meeting, partner
+    time, event = _meetings(balls, flight, own, radii, subjects, settled, others, remaining, rest_speed)
     if balls.planes:
-        hits = _plane_hits(balls, own, radii, closed)
-        plane = jnp.argmin(hits, axis=0).astype(event.dtype)
-        hit = jnp.min(hits, axis=0)
+        hit, plane = earliest(_plane_hits(balls, own, radii, closed), 0)
         if settled is not None:
             hit = jnp.where(jnp.take_along_axis(settled, subjects, axis=1), jnp.inf, hit)
-        event = jnp.where(hit < time, codes.bodies + plane, event)
-        time = jnp.minimum(time, hit)
+        time, event = _sooner((time, event), (hit, codes.bodies + plane))
     if closed is not None:
         for plane, companions in enumerate(balls.companions):
             for end in companions:
-                leaves = _passing(balls, own, radii, end)
-                leaves = jnp.where(closed[plane], leaves, jnp.inf)
-                event = jnp.where(leaves < time, codes.edge + end, event)
-                time = jnp.minimum(time, leaves)
+                leaves = jnp.where(closed[plane], _passing(balls, own, radii, end), jnp.inf)
+                time, event = _sooner((time, event), (leaves, jnp.full_like(event, codes.edge + end)))
         assert own.acceleration is not None
         slowing = -dot(own.velocity, own.acceleration)
-        slides = jnp.any(closed, axis=0) & (balls.friction > 0) & (slowing > 0)
         speed = dot(own.velocity, own.velocity)
-        halt = jnp.where(slides & (speed > rest_speed**2), speed / jnp.where(slides, slowing, 1), jnp.inf)
-        event = jnp.where(halt < time, codes.halt, event)
-        time = jnp.minimum(time, halt)
+        slides = jnp.any(closed, axis=0) & (balls.friction > 0) & (slowing > 0) & (speed > rest_speed**2)
+        halt = jnp.where(slides, speed / jnp.where(slides, slowing, 1), jnp.inf)
+        time, event = _sooner((time, event), (halt, jnp.full_like(event, codes.halt)))
     return time, event
 
 
-def _meetings(balls, flight, own, subjects, settled, others, remaining, rest_speed):
+def _sooner(one, other):
+    return jnp.minimum(one[0], other[0]), jnp.where(other[0] < one[0], other[1], one[1])
+
+
+def _meetings(balls, flight, own, radii, subjects, settled, others, remaining, rest_speed):
     """When each subject meets another body next, and which."""
     if others is None:
         every = jnp.arange(balls.bodies, dtype=subjects.dtype)[None, None, :]
         there = Flight(*(None if x is None else x[:, :, None, :] for x in flight))
-        reach = balls.radii[subjects][:, :, None] + balls.radii[None, None, :]
-        possible = subjects[:, :, None] != every
     else:
-        every = others
-        there = flight.of(others)
-        reach = balls.radii[subjects][:, :, None] + balls.radii[others]
-        possible = subjects[:, :, None] != every
+        every, there = others, flight.of(others)
+    reach = radii[:, :, None] + balls.radii[every]
+    possible = subjects[:, :, None] != every
     away = own.position[..., None] - there.position
     velocity = own.velocity[..., None] - there.velocity
-    acceleration = None
-    if flight.acceleration is not None:
-        assert own.acceleration is not None and there.acceleration is not None
-        acceleration = own.acceleration[..., None] - there.acceleration
     if settled is not None:
         mine = jnp.take_along_axis(settled, subjects, axis=1)[:, :, None]
         theirs = settled[:, None, :] if others is None else _pick_flags(settled, others)
         possible = possible & ~(mine & theirs)
-    side = jnp.where(subjects[:, :, None] < every, 1, -1).astype(away.dtype)
+    acceleration, pressed = None, None
+    if flight.acceleration is not None:
+        acceleration = own.acceleration[..., None] - there.acceleration
+    tolerance = gap_tolerance(own.position)[..., None]
     if len(away) == 1:
+        side = jnp.where(subjects[:, :, None] < every, 1, -1).astype(away.dtype)
+        pull = None if acceleration is None else side * acceleration[0]
         times, pressed = _meetings_on_a_line(
-            side * away[0] - reach,
-            side * velocity[0],
-            None if acceleration is None else side * acceleration[0],
-            gap_tolerance(own.position)[..., None],
-            rest_speed,
+            side * away[0] - reach, side * velocity[0], pull, tolerance, rest_speed
         )
     elif acceleration is None:
-        times, pressed = _straight_meetings(away, velocity, reach), None
+        times = _straight_meetings(away, velocity, reach)
     else:
+        end = jnp.broadcast_to(remaining[:, None, None], possible.shape)
         times, pressed = _bent_meetings(
-            balls,
-            away,
-            velocity,
-            acceleration,
-            reach,
-            possible,
-            jnp.broadcast_to(remaining[:, None, None], away.shape[1:]),
-            gap_tolerance(own.position)[..., None],
-            rest_speed,
+            away, velocity, acceleration, reach, possible, end, tolerance, rest_speed
         )
-    times = jnp.where(possible, times, jnp.inf)
-    which = jnp.argmin(times, axis=-1)
-    time = jnp.min(times, axis=-1)
-    if others is None:
-        partner = which.astype(subjects.dtype)
-    else:
-        partner = jnp.take_along_axis(others, which[..., None], axis=-1)[..., 0]
+    time, which = earliest(jnp.where(possible, times, jnp.inf), -1)
+    event = which
+    if others is not None:
+        event = jnp.take_along_axis(others, which[..., None], axis=-1)[..., 0]
     if pressed is not None:
         # With the other body at rest too, the two are to be held together from now on.
         now = jnp.any(pressed & possible, axis=-1)
-        time = jnp.where(now, 0, time)
-        partner = jnp.where(now, Codes(balls.bodies, balls.planes).press, partner)
-    return time, partner.astype(subjects.dtype)
+        press = jnp.full_like(event, Codes(balls.bodies, balls.planes).press)
+        time, event = jnp.where(now, 0, time), jnp.where(now, press, event)
+    return time, event.astype(subjects.dtype)
 
 
 def _pick_flags(flags: Bool[Array, "scenes bodies"], bodies: Others) -> Bool[Array, "scenes subjects others"]:
@@ -234,7 +238,7 @@ def _meetings_on_a_line(gap, rate, pull, tolerance, rest_speed):
     return jnp.where(closes & ~pressed, closing_time(gap, rate, pull), jnp.inf), pressed
 
 
-def _bent_meetings(balls, away, velocity, acceleration, reach, possible, end, tolerance, rest_speed):
+def _bent_meetings(away, velocity, acceleration, reach, possible, end, tolerance, rest_speed):
     """The same where accelerations may differ, up to `end`; pairs with the same one are straight."""
     straight = _straight_meetings(away, velocity, reach)
     distance = length(away, axis=0)

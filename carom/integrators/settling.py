@@ -167,7 +167,7 @@ def _safe_share(balls, flight, velocity, contacts, motion, settled, time):
 
 def _pairs(balls: Balls, flight: Flight, others: Others | None):
     """Normal, gap and rate of every pair, from each of its bodies; and whether it is a pair at all."""
-    bodies = jnp.arange(balls.bodies)
+    bodies = jnp.arange(balls.bodies, dtype=jnp.int32)
     if others is None:
         theirs = jnp.broadcast_to(
             bodies[None, None, :], (flight.position.shape[1], balls.bodies, balls.bodies)
