@@ -20,9 +20,7 @@ from carom.integrators.events import (
     ReportKind,
     begin,
     fastest,
-    give_up,
     next_event,
-    planned,
 )
 from carom.integrators.flights import Flight
 from carom.integrators.free_flight import free_motion
@@ -82,8 +80,6 @@ def event_driven_motion(
         return samples, EventReport(None, None, exhausted, grazing, jnp.zeros_like(grazing))
     flight = Flight(position, velocity, acceleration)
     progress = begin(balls, flight, report=report)
-    if balls.gravity is None and neighbours is None:
-        progress = planned(balls, progress, settings, intervals[0])
 
     def advance(progress: Progress, interval):
         progress = _step(balls, progress, settings, interval, report, neighbours)
@@ -106,18 +102,17 @@ def _step(
     """From one sample to the next."""
     end = lax.stop_gradient(interval)
     fresh = begin(balls, progress.flight, report=report)
-    if neighbours is not None:
-        progress = _among_neighbours(balls, fresh, settings, end, neighbours)
+    if balls.gravity is None and neighbours is None:
+        # What was planned holds on, on the new clock.
+        fresh = fresh._replace(times=progress.times, events=progress.events, unplanned=progress.unplanned)
+    if neighbours is None:
+        progress = _events(balls, fresh, settings, end)
     else:
-        if balls.gravity is None:
-            # What was planned holds on, on the new clock.
-            progress = fresh._replace(times=progress.times, events=progress.events)
-        else:
-            progress = planned(balls, fresh, settings, end)
-        progress = _events(balls, progress, settings, end)
+        progress = _among_neighbours(balls, fresh, settings, end, neighbours)
     flight = progress.flight.after(interval - progress.clock)
-    # The lists of this step are of no use to the next.
-    return progress._replace(flight=flight, times=progress.times - end, near=None)
+    # Settled bodies are free again, and lists of this step are of no use to the next.
+    unplanned = jnp.any(progress.settled, axis=1)
+    return progress._replace(flight=flight, times=progress.times - end, unplanned=unplanned, near=None)
 
 
 def _events(balls: Balls, progress: Progress, settings: Settings, end: Float[Array, ""]) -> Progress:
@@ -127,22 +122,20 @@ def _events(balls: Balls, progress: Progress, settings: Settings, end: Float[Arr
     def limit(progress: Progress):
         if progress.near is None:
             return jnp.broadcast_to(end, progress.clock.shape)
-        clock = lax.stop_gradient(progress.clock)
-        return jnp.minimum(progress.near.expiry(progress.flight, clock, end), end)
+        return progress.near.expiry(progress.flight, progress.clock, end)
 
     def unfinished(carry):
         count, progress = carry
-        return (count < bound) & jnp.any(progress.times < limit(progress)[:, None])
+        due = jnp.any(progress.times < limit(progress)[:, None])
+        return (count < bound) & (due | jnp.any(progress.unplanned))
 
     def go_on(carry):
         count, progress = carry
-        return count + 1, next_event(balls, progress, settings, limit(progress), end)
+        return count + 1, next_event(
+            balls, progress, settings, limit=limit(progress), end=end, last=count + 1 == bound
+        )
 
-    progress = lax.while_loop(unfinished, go_on, (0, progress))[1]
-    unspent = jnp.any(progress.times < limit(progress)[:, None], axis=1)
-    return lax.cond(
-        jnp.any(unspent), lambda p: give_up(balls, p, settings, end, unspent), lambda p: p, progress
-    )
+    return lax.while_loop(unfinished, go_on, (0, progress))[1]
 
 
 def _among_neighbours(
@@ -150,16 +143,9 @@ def _among_neighbours(
 ) -> Progress:
     """A step of many bodies, each of which may meet its neighbours only; lists are renewed when they expire."""
 
-    def renew(progress: Progress) -> Progress:
-        flight, clock = lax.stop_gradient((progress.flight, progress.clock))
-        # Room for all to go as fast as the fastest, and then some: impacts make bodies faster.
-        margin = SPARE * fastest(flight, end - clock) * (end - clock)
-        lists, crowded = neighbour_lists(
-            flight.position, lax.stop_gradient(balls.radii), margin, capacity=capacity
-        )
-        report = progress.report._replace(crowded=progress.report.crowded | crowded)
-        near = Near(lists, margin, jnp.zeros_like(clock))
-        return progress._replace(near=near, report=report)
+    scenes, bodies = progress.times.shape
+    nothing = jnp.zeros_like(progress.clock)
+    near = Near(jnp.zeros((scenes, bodies, capacity), jnp.int32), nothing, nothing)
 
     def unfinished(carry):
         count, progress = carry
@@ -167,12 +153,19 @@ def _among_neighbours(
 
     def go_on(carry):
         count, progress = carry
-        progress = planned(balls, renew(progress), settings, end)
+        flight, clock = lax.stop_gradient((progress.flight, progress.clock))
+        # Room for all to go as fast as the fastest, and then some: impacts make bodies faster.
+        margin = SPARE * fastest(flight, end - clock) * (end - clock)
+        radii = lax.stop_gradient(balls.radii)
+        lists, crowded = neighbour_lists(flight.position, radii, margin, capacity=capacity)
+        report = progress.report._replace(crowded=progress.report.crowded | crowded)
+        progress = progress._replace(
+            near=Near(lists, margin, nothing), report=report, unplanned=jnp.ones((scenes,), bool)
+        )
         progress = _events(balls, progress, settings, end)
         assert progress.near is not None
         clock = lax.stop_gradient(progress.clock)
-        until = jnp.minimum(progress.near.expiry(progress.flight, clock, end), end)
-        ahead = jnp.maximum(until - clock, 0)
+        ahead = jnp.maximum(progress.near.expiry(progress.flight, clock, end) - clock, 0)
         return count + 1, progress._replace(flight=progress.flight.after(ahead), clock=progress.clock + ahead)
 
-    return lax.while_loop(unfinished, go_on, (0, renew(progress)))[1]
+    return lax.while_loop(unfinished, go_on, (0, progress._replace(near=near)))[1]

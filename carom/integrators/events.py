@@ -46,9 +46,11 @@ class Progress(NamedTuple):
     events: Int[Array, "scenes bodies"]
     """What it is, as `Codes` has it."""
     impacts: Int[Array, "scenes bodies"]
-    settled: Bool[Array, "scenes bodies"] | None
-    """Bodies that lean on each other until the end of the step; None on a free table."""
-    budget: Float[Array, "scenes"] | None
+    unplanned: Bool[Array, "scenes"]
+    """Scenes in which no event is known yet."""
+    settled: Bool[Array, "scenes bodies"]
+    """Bodies that lean on each other until the end of the step."""
+    budget: Float[Array, "scenes"]
     """The energy of the settled bodies when they were."""
     near: "Near | None"
     """Which bodies each body may meet; None for all."""
@@ -73,9 +75,11 @@ class Near(NamedTuple):
         return self._replace(travelled=self.travelled + elapsed * fastest(flight, elapsed))
 
     def expiry(self, flight: Flight, clock, limit) -> Float[Array, "scenes"]:
-        """Until when they hold if no body becomes faster than it is."""
+        """Until when they hold if no body becomes faster than it is, at most up to the limit."""
+        clock = lax.stop_gradient(clock)
         speed = fastest(flight, limit - clock)
-        return clock + (0.5 * self.margin - self.travelled) / jnp.where(speed > 0, speed, 1e-300)
+        left = (0.5 * self.margin - self.travelled) / jnp.where(speed > 0, speed, 1)
+        return jnp.where(speed > 0, jnp.minimum(clock + left, limit), limit)
 
 
 def fastest(flight: Flight, duration: Float[Array, "scenes"]) -> Float[Array, "scenes"]:
@@ -92,41 +96,35 @@ def begin(balls: Balls, flight: Flight, *, report: ReportKind) -> Progress:
     shape, dtype = flight.position.shape[1:], flight.position.dtype
     none, never = jnp.zeros(shape, bool), jnp.zeros(shape[:1], bool)
     contact = jnp.zeros((*shape, balls.bodies + balls.planes), bool) if report == "contacts" else None
-    free = balls.gravity is None
     return Progress(
-        flight,
-        jnp.zeros(shape[:1], dtype),
-        jnp.full(shape, jnp.inf, dtype),
-        jnp.zeros(shape, jnp.int32),
-        jnp.zeros(shape, jnp.int32),
-        None if free else none,
-        None if free else jnp.zeros(shape[:1], dtype),
-        None,
-        EventReport(none, contact, never, never, never),
+        flight=flight,
+        clock=jnp.zeros(shape[:1], dtype),
+        times=jnp.full(shape, jnp.inf, dtype),
+        events=jnp.zeros(shape, jnp.int32),
+        impacts=jnp.zeros(shape, jnp.int32),
+        unplanned=~never,
+        settled=none,
+        budget=jnp.zeros(shape[:1], dtype),
+        near=None,
+        report=EventReport(none, contact, never, never, never),
     )
 
 
-def planned(
-    balls: Balls,
-    progress: Progress,
-    settings: Settings,
-    end: Float[Array, ""],
-    scenes: Bool[Array, "scenes"] | None = None,
+def _planned(
+    balls: Balls, progress: Progress, settings: Settings, end: Float[Array, ""], scenes: Bool[Array, "scenes"]
 ) -> Progress:
-    """The next event of every body, in all scenes or in some."""
+    """The next event of every body of some scenes."""
     flight, settled, report, closed = progress.flight, progress.settled, progress.report, None
     subjects = jnp.broadcast_to(jnp.arange(balls.bodies, dtype=jnp.int32)[None], progress.times.shape)
-    if settled is not None:
+    if flight.acceleration is not None:
         radii = jnp.broadcast_to(balls.radii[None], progress.times.shape)
         held, closed, pushes = supported(balls, flight, radii, rest_speed=settings.rest_speed)
-        free = ~settled if scenes is None else ~settled & scenes[:, None]
+        free = ~settled & scenes[:, None]
         flight = Flight(*(jnp.where(free[None], new, old) for new, old in zip(held, flight, strict=True)))
         closed = closed & free[None]
         report = _with_planes(balls, report, pushes & free[None])
-    progress = progress._replace(flight=flight, report=report)
+    progress = progress._replace(flight=flight, report=report, unplanned=jnp.zeros_like(progress.unplanned))
     time, event = _upcoming(balls, progress, flight, subjects, closed, progress.others, settings, end)
-    if scenes is None:
-        return progress._replace(times=time, events=event)
     return progress._replace(
         times=jnp.where(scenes[:, None], time, progress.times),
         events=jnp.where(scenes[:, None], event, progress.events),
@@ -154,10 +152,18 @@ def next_event(
     balls: Balls,
     progress: Progress,
     settings: Settings,
+    *,
     limit: Float[Array, "scenes"],
     end: Float[Array, ""],
+    last: Bool[Array, ""],
 ) -> Progress:
-    """Advance every scene to its earliest event before its limit, and let it happen; the step has an end."""
+    """Advance every scene to its earliest event before its limit, and let it happen.
+
+    Arguments:
+        limit: how far each scene may go.
+        end: the end of the step.
+        last: no further event is to follow, so that all bodies settle in scenes that would have one.
+    """
     flight, clock, settled = progress.flight, progress.clock, progress.settled
     codes = Codes(balls.bodies, balls.planes)
     soonest, first = earliest(progress.times, 1)
@@ -167,13 +173,11 @@ def next_event(
     guess = jnp.where(active, jnp.maximum(soonest - clock, 0), 0)
     elapsed, grazes = exact_instant(balls, pair, event, guess, grazing_speed=settings.grazing_speed)
     near = None if progress.near is None else progress.near.after(flight, elapsed)
-    flight, pair, clock = flight.after(elapsed), pair.after(elapsed), clock + elapsed
-    disturbed = jnp.zeros_like(active)
-    if settled is not None:
-        involved = jnp.take_along_axis(settled, event.subjects, axis=1)
-        disturbed = event.with_body & jnp.any(involved, axis=1)
-        flight = _afforded(balls, flight, progress, disturbed)
-        pair = flight.of(event.subjects)
+    flight, clock = flight.after(elapsed), clock + elapsed
+    involved = jnp.take_along_axis(settled, event.subjects, axis=1)
+    disturbed = event.with_body & jnp.any(involved, axis=1)
+    flight = _afforded(balls, flight, progress, disturbed)
+    pair = flight.of(event.subjects)
 
     is_first, is_second = event.is_first(balls.bodies), event.is_second(balls.bodies)
     struck = (is_first & event.hits[:, None]) | is_second
@@ -186,13 +190,13 @@ def next_event(
     pair = pair._replace(velocity=pair.velocity + change)
     report = progress.report
     report = report._replace(
-        exhausted=report.exhausted | tired,
+        exhausted=report.exhausted | tired | (active & last),
         grazing=report.grazing | grazes,
         touched=report.touched | struck,
         contact=_with_bodies(balls, report.contact, event, struck),
     )
     closed = None
-    if settled is not None:
+    if flight.acceleration is not None:
         pair, closed, report = _supported_pair(balls, pair, event, settled, report, settings)
     # The second body goes first: where there is none, it is the first one as it was.
     renewed = [(1, is_second), (0, is_first & active[:, None])]
@@ -211,18 +215,24 @@ def next_event(
         times = jnp.where(chosen, time[:, index, None], times)
         events = jnp.where(chosen, upcoming[:, index, None], events)
     progress = progress._replace(times=times, events=events)
-    if settled is None:
-        return progress
-    # Resting contact between bodies, and bodies beyond all patience: both join those that settle.
+
+    # Bodies that rest on each other, and bodies beyond all patience, join those that settle.
     joins = (event.happens & (event.code == codes.press))[:, None] & is_first
-    joins = joins | struck & (worn > 2 * settings.max_impacts)[:, None]
-    trigger = disturbed | jnp.any(joins, axis=1)
-    return lax.cond(
-        jnp.any(trigger),
-        lambda p: _settle_down(balls, p, settings, end, settled | joins, trigger),
-        lambda p: p,
-        progress,
-    )
+    joins = joins | struck & (worn > 2 * settings.max_impacts)[:, None] | (active & last)[:, None]
+    settles = disturbed | jnp.any(joins, axis=1)
+    scenes = settles | progress.unplanned
+    joined = (settled | joins) & settles[:, None]
+
+    def plan(progress: Progress) -> Progress:
+        progress = lax.cond(
+            jnp.any(settles),
+            lambda p: _settle_down(balls, p, settings, end, joined, settles),
+            lambda p: p,
+            progress,
+        )
+        return _planned(balls, progress, settings, end, scenes)
+
+    return lax.cond(jnp.any(scenes), plan, lambda p: p, progress)
 
 
 def _replaced(values, pair, renewed):
@@ -281,8 +291,6 @@ def energies(balls: Balls, flight: Flight, bodies: Bool[Array, "scenes bodies"])
 def _afforded(balls: Balls, flight: Flight, progress: Progress, scenes: Bool[Array, "scenes"]) -> Flight:
     """Settled bodies, whose fall for the whole step is in their velocity, at what they can have by now."""
     settled, budget = progress.settled, progress.budget
-    assert settled is not None
-    assert budget is not None
     kinetic, potential = lax.stop_gradient(energies(balls, flight, settled))
     share = jnp.sqrt(jnp.clip((budget - potential) / jnp.where(kinetic > 0, kinetic, 1), 0, 1))
     slower = settled & (scenes & (kinetic > 0))[:, None]
@@ -290,47 +298,21 @@ def _afforded(balls: Balls, flight: Flight, progress: Progress, scenes: Bool[Arr
 
 
 def _settle_down(balls: Balls, progress: Progress, settings: Settings, end, joined, scenes) -> Progress:
-    """Let bodies that lean on each other settle for the rest of the step, and plan anew around them."""
+    """Let bodies that lean on each other settle for the rest of the step."""
     flight, others, rest_speed = progress.flight, progress.others, settings.rest_speed
-    assert flight.acceleration is not None
     chosen = scenes[:, None]
-    cluster = touching_cluster(balls, flight, joined & chosen, others, rest_speed=rest_speed) & chosen
+    cluster = touching_cluster(balls, flight, joined, others, rest_speed=rest_speed) & chosen
     budget = jnp.where(scenes, sum(lax.stop_gradient(energies(balls, flight, cluster))), progress.budget)
     result = settle(balls, flight, cluster, others, end - progress.clock, rest_speed=rest_speed)
-    flight = Flight(
-        flight.position,
-        jnp.where(cluster[None], result.velocity, flight.velocity),
-        jnp.where(cluster[None], 0, flight.acceleration),
-    )
+    acceleration = flight.acceleration
+    if acceleration is not None:
+        acceleration = jnp.where(cluster[None], 0, acceleration)
+    velocity = jnp.where(cluster[None], result.velocity, flight.velocity)
     report = _with_planes(balls, progress.report, result.pushes_plane)
     report = report._replace(touched=report.touched | jnp.any(result.pushes_body, axis=-1))
     if report.contact is not None:
         bodies = report.contact[..., : balls.bodies] | result.pushes_body
         report = report._replace(contact=report.contact.at[..., : balls.bodies].set(bodies))
     settled = jnp.where(chosen, cluster, progress.settled)
-    progress = progress._replace(flight=flight, settled=settled, budget=budget, report=report)
-    return planned(balls, progress, settings, end, scenes)
-
-
-def give_up(balls: Balls, progress: Progress, settings: Settings, end, scenes) -> Progress:
-    """Let everything in scenes that exceed all bounds settle for the rest of the step."""
-    every = jnp.broadcast_to(scenes[:, None], progress.times.shape)
-    result = settle(
-        balls,
-        progress.flight,
-        every,
-        progress.others,
-        end - progress.clock,
-        rest_speed=settings.rest_speed,
-    )
-    acceleration = progress.flight.acceleration
-    if acceleration is not None:
-        acceleration = jnp.where(every[None], 0, acceleration)
-    codes = Codes(balls.bodies, balls.planes)
-    return progress._replace(
-        flight=Flight(progress.flight.position, result.velocity, acceleration),
-        # The step ends here; what comes next is looked for from there.
-        times=jnp.where(every, end, progress.times),
-        events=jnp.where(every, codes.unknown, progress.events),
-        report=progress.report._replace(exhausted=progress.report.exhausted | scenes),
-    )
+    flight = Flight(flight.position, velocity, acceleration)
+    return progress._replace(flight=flight, settled=settled, budget=budget, report=report)

@@ -92,9 +92,7 @@ def earliest(times: Float[Array, "*any"], axis: int) -> tuple[Float[Array, "*res
     return jnp.squeeze(least, axis), which.astype(jnp.int32)
 
 
-def dot(
-    first: Float[Array, "dimension *any"], second: Float[Array, "dimension *any"]
-) -> Float[Array, "*any"]:
+def dot(first: Float[Array, "dimension ..."], second: Float[Array, "dimension ..."]) -> Float[Array, "..."]:
     """The scalar product over the leading axis, which is too short for a reduction to pay."""
     total = first[0] * second[0]
     for one, other in zip(first[1:], second[1:], strict=True):
@@ -289,16 +287,12 @@ def _plane_hits(balls: Balls, own: Flight, radii, closed):
         times = jnp.where(falls | returns, closing_time(outside, rate, pull), jnp.inf)
     if closed is not None:
         times = jnp.where(closed, jnp.inf, times)
-    rows = []
     for plane, companions in enumerate(balls.companions):
-        time = times[plane]
-        finite = jnp.where(time < jnp.inf, time, 0)
-        within = jnp.ones(time.shape, bool)
+        finite = jnp.where(times[plane] < jnp.inf, times[plane], 0)
         for other in companions:
             there = gap[other] + finite * (rate[other] + 0.5 * finite * pull[other])
-            within = within & (there <= tolerance[0])
-        rows.append(jnp.where(within, time, jnp.inf))
-    return jnp.stack(rows)
+            times = times.at[plane].set(jnp.where(there <= tolerance[0], times[plane], jnp.inf))
+    return times
 
 
 def _in_front(balls: Balls, gap: Float[Array, "planes *any"]) -> Bool[Array, "planes *any"]:
@@ -329,30 +323,34 @@ def supported(
     for plane, companions in enumerate(balls.companions):
         for other in companions:
             closed = closed.at[plane].set(closed[plane] & (gap[other] <= tolerance))
-    normals = [balls.normals[plane][:, None, None] for plane in range(balls.planes)]
-    velocity = flight.velocity
-    for plane, normal in enumerate(normals):
-        velocity = velocity - jnp.where(closed[plane], dot(normal, velocity), 0)[None] * normal
+    normals = jnp.broadcast_to(balls.normals[:, :, None, None], (balls.planes, len(flight.position), 1, 1))
+
+    def snap(plane, velocity):
+        normal = normals[plane]
+        return velocity - jnp.where(closed[plane], dot(normal, velocity), 0)[None] * normal
+
+    velocity = lax.fori_loop(0, balls.planes, snap, flight.velocity)
     speed = length(velocity, axis=0)
     slides = speed > rest_speed
     direction = velocity / jnp.where(slides, speed, 1)[None]
     field = jnp.broadcast_to(balls.field()[:, None, None], velocity.shape)
 
+    def visit(plane, carry):
+        forces, total = carry
+        normal, force = normals[plane], forces[plane]
+        wanted = force - total
+        push = jnp.maximum(dot(normal, wanted), 0)
+        held = wanted - normal * dot(normal, wanted)[None]
+        limit, size = balls.friction * push, length(held, axis=0)
+        grip = jnp.where(size > limit, limit / jnp.where(size > limit, size, 1), 1)
+        across = jnp.where(slides[None], -limit[None] * direction, grip[None] * held)
+        after = jnp.where(closed[plane][None], normal * push[None] + across, 0)
+        return forces.at[plane].set(after), total + after - force
+
     def sweep(carry):
         count, forces, _ = carry
-        after = []
-        total = field + jnp.sum(forces, axis=0)
-        for plane, normal in enumerate(normals):
-            wanted = forces[plane] - total
-            push = jnp.maximum(dot(normal, wanted), 0)
-            held = wanted - normal * dot(normal, wanted)[None]
-            limit, size = balls.friction * push, length(held, axis=0)
-            grip = jnp.where(size > limit, limit / jnp.where(size > limit, size, 1), 1)
-            across = jnp.where(slides[None], -limit[None] * direction, grip[None] * held)
-            force = jnp.where(closed[plane][None], normal * push[None] + across, 0)
-            total = total + force - forces[plane]
-            after.append(force)
-        after = jnp.stack(after)
+        start = forces, field + jnp.sum(forces, axis=0)
+        after, _ = lax.fori_loop(0, balls.planes, visit, start)
         change = jnp.max(jnp.abs(lax.stop_gradient(after - forces)), initial=0.0)
         scale = jnp.max(jnp.abs(lax.stop_gradient(after)), initial=0.0)
         return count + 1, after, change > 1e-15 * scale

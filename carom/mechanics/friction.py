@@ -27,7 +27,7 @@ def removed_slip(
     slip_speed: Float[Array, "*any"],
     normal_impulse: Float[Array, "*any"],
     *,
-    friction: Float[Array, "*any"],
+    friction: Float[Array, "..."],
     compliance: Float[Array, "*any"],
 ) -> Float[Array, "*any"]:
     """κ, the share of the slip that friction removes.
