@@ -84,8 +84,8 @@ def to_sample_grid(
 
     Without contact that is V_{n+1/2} − (h/2) M⁻¹ F(q_n), at no further evaluation of the force. Along the
     normal of a touching contact there is no kick to take back, since the step replaced the smooth change
-    there; a ball at rest on the floor then reads out as v = 0, and one that bounced as −e V_{n−1/2}. On `rough`
-    surfaces friction has replaced the change across the normal as well, so that touching bodies have no kick.
+    there; a ball at rest on the floor then reads out as v = 0, and one that bounced as −e V_{n−1/2}. On
+    `rough` surfaces friction has replaced the change across the normal too: touching bodies have no kick.
     """
     kick = 0.5 * (after.velocity - before.velocity)
     if geometry.candidates and rough:

@@ -29,7 +29,7 @@ from carom.mechanics import Balls
 from carom.types import State
 
 SPARE = 4.0
-"""The margin of lists of neighbours in ways of the fastest body: 2 would hold as long as none becomes faster."""
+"""The margin of lists of neighbours in ways of the fastest body; 2 would do if none became faster."""
 MOST_RENEWALS = 1000
 
 
@@ -141,7 +141,7 @@ def _events(balls: Balls, progress: Progress, settings: Settings, end: Float[Arr
 def _among_neighbours(
     balls: Balls, progress: Progress, settings: Settings, end: Float[Array, ""], capacity: int
 ) -> Progress:
-    """A step of many bodies, each of which may meet its neighbours only; lists are renewed when they expire."""
+    """A step of many bodies, each of which may meet its neighbours only; lists that expire are renewed."""
 
     scenes, bodies = progress.times.shape
     nothing = jnp.zeros_like(progress.clock)

@@ -22,7 +22,7 @@ ReportKind = Literal["none", "bodies", "contacts"]
 
 
 class EventReport(NamedTuple):
-    """What happened inside each step of each scene; in all of them together, where no bodies were asked for."""
+    """What happened inside each step of each scene; in all steps together, where no bodies were asked for."""
 
     touched: Bool[Array, "*steps scenes bodies"] | None
     """Bodies that carried an impulse or a resting force; where asked for."""

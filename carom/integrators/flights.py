@@ -227,7 +227,7 @@ def _straight_meetings(away, velocity, reach):
 
 
 def _meetings_on_a_line(gap, rate, pull, tolerance, rest_speed):
-    """The same in one dimension, where the gap keeps its sign, and which pairs are pressed together at rest."""
+    """The same on a line, where the gap keeps its sign, and which pairs are pressed together at rest."""
     if pull is None:
         return jnp.where(rate < 0, jnp.maximum(gap, 0) / jnp.where(rate < 0, -rate, 1), jnp.inf), None
     pressed = (gap <= tolerance) & (jnp.abs(rate) <= rest_speed) & (pull < -rest_speed)
@@ -291,12 +291,18 @@ def _plane_hits(balls: Balls, own: Flight, radii, closed):
         finite = jnp.where(times[plane] < jnp.inf, times[plane], 0)
         for other in companions:
             there = gap[other] + finite * (rate[other] + 0.5 * finite * pull[other])
-            times = times.at[plane].set(jnp.where(there <= tolerance[0], times[plane], jnp.inf))
+            within = _within_edge(there, rate[other] + finite * pull[other], tolerance[0])
+            times = times.at[plane].set(jnp.where(within, times[plane], jnp.inf))
     return times
 
 
+def _within_edge(gap, rate, tolerance):
+    """Whether a body is over a plane that ends at another one: not any more where it is just passing that."""
+    return (gap < -tolerance) | ((gap <= tolerance) & (rate <= 0))
+
+
 def _in_front(balls: Balls, gap: Float[Array, "planes *any"]) -> Bool[Array, "planes *any"]:
-    """Which planes a body has not passed: a wall of one plane cannot be passed, an overlap of it is rounding."""
+    """Which planes a body has not passed. A wall of one plane cannot be passed: overlap is rounding there."""
     alone = jnp.asarray([not companions for companions in balls.companions], bool)
     return alone.reshape((-1,) + (1,) * (gap.ndim - 1)) | (gap >= -1e-9)
 
@@ -322,7 +328,8 @@ def supported(
     closed = (gap <= tolerance[None]) & _in_front(balls, gap) & (jnp.abs(rate) <= rest_speed)
     for plane, companions in enumerate(balls.companions):
         for other in companions:
-            closed = closed.at[plane].set(closed[plane] & (gap[other] <= tolerance))
+            within = _within_edge(gap[other], rate[other], tolerance)
+            closed = closed.at[plane].set(closed[plane] & within)
     normals = jnp.broadcast_to(balls.normals[:, :, None, None], (balls.planes, len(flight.position), 1, 1))
 
     def snap(plane, velocity):

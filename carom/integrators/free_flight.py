@@ -1,9 +1,9 @@
 """The event-driven motion on a free table, many scenes at once, as fast as it goes.
 
-Nothing rests on a free table, so a ball is its position at the start of a window and its velocity until it is hit.
-Scenes do not wait for each other at every sample: each makes its own impacts, one after another, up to the end of
-a window of several samples. An impact leaves the new flights of its bodies at the next sample, and the samples
-are read off afterwards.
+Nothing rests on a free table, so a ball is its position at the start of a window and its velocity until it
+is hit. Scenes do not wait for each other at every sample: each makes its own impacts, one after another, up
+to the end of a window of several samples. An impact leaves the new flights of its bodies at the next sample,
+and the samples are read off afterwards.
 """
 
 from typing import NamedTuple
@@ -70,7 +70,7 @@ def free_motion(
 
 
 def _first_plan(balls: Balls, flight: Flight, settings: Settings):
-    """The next event of every body, body by body, so that memory grows like their number and not its square."""
+    """The next event of every body, body by body: memory grows like their number and not its square."""
     scenes, bodies = flight.position.shape[1:]
 
     def plan(body):

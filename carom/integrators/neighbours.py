@@ -12,8 +12,8 @@ def neighbour_lists(
 ) -> tuple[Int[Array, "scenes bodies capacity"], Bool[Array, "scenes"]]:
     """For every body those whose gap to it is at most `margin`, and which scenes have too many for a list.
 
-    Bodies are sorted along the first axis; then each is compared with the next one in that order, with the next
-    but one, and so on, until no two are near along that axis. Places that stay free name the body itself.
+    Bodies are sorted along the first axis; then each is compared with the next one in that order, with the
+    next but one, and so on, until no two are near along that axis. Places that stay free name the body itself.
     """
     scenes, bodies = position.shape[1:]
     order = jnp.argsort(position[0], axis=1).astype(jnp.int32)

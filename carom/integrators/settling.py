@@ -1,16 +1,16 @@
 """Bodies that lean on each other: one step together, without a rebound, that cannot overlap or gain energy.
 
 A ball on a plane is held exactly, but where balls press on balls there is no closed form, and impacts that
-follow each other ever faster (a heap that comes to rest) have no last one. Such bodies spend what is left of the
-step at constant velocities v*, the nearest in kinetic energy to the velocity that they would have without
+follow each other ever faster (a heap that comes to rest) have no last one. Such bodies spend what is left of
+the step at constant velocities v*, the nearest in kinetic energy to the velocity that they would have without
 contacts, among those that keep every gap open to the end:
 
     v* = argmin ½ |v − (v₀ + τ g)|²_M    where    gap_j + τ n_j·w_j ≥ 0 for all contacts j.
 
 Two bodies whose distance along their first normal never falls below the sum of their radii never overlap in
-between either. v = 0 is allowed, so v* satisfies ½|v*|² − τ⟨g, v*⟩ ≤ ½|v₀|² − ½|v₀ − v*|²: energy is never gained,
-and what is at rest stays there. The price is that of every such scheme (Moreau's): first order, and the part
-½|v₀ − v*|² of the energy is lost.
+between either. v = 0 is allowed, so v* satisfies ½|v*|² − τ⟨g, v*⟩ ≤ ½|v₀|² − ½|v₀ − v*|²: energy is never
+gained, and what is at rest stays there. The price is that of every such scheme (Moreau's): first order, and
+the part ½|v₀ − v*|² of the energy is lost.
 """
 
 from typing import NamedTuple
@@ -213,7 +213,7 @@ def _contacts(balls, flight, free, settled, others, time) -> _Contacts:
     planes = jnp.broadcast_to(balls.normals.T[:, None, None, :], (len(free), *settled.shape, balls.planes))
     return _Contacts(
         jnp.concatenate([jnp.broadcast_to(normal, (len(free), *gap.shape)), planes], axis=-1),
-        # Overlap by rounding is left as it is: to remove it within a short rest of a step would take any speed.
+        # Overlap by rounding stays: to remove it within a short rest of a step could take any speed.
         jnp.maximum(jnp.concatenate([gap, jnp.moveaxis(plane_gap, 0, -1)], axis=-1), 0),
         jnp.concatenate([real, jnp.moveaxis(plane_real, 0, -1)], axis=-1),
         jnp.concatenate([real & (gap <= span), jnp.moveaxis(plane_near, 0, -1)], axis=-1),

@@ -1,7 +1,7 @@
 """Balls among planes in a uniform field: what their systems have in common, exact motion included."""
 
 from abc import abstractmethod
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import equinox as eqx
@@ -34,8 +34,8 @@ class Motions(NamedTuple):
 class AbstractBalls(AbstractSystem):
     """Balls that fly on parabolas and hit each other and solids bounded by planes.
 
-    In one dimension the balls are listed from the greatest coordinate to the least. Where `damping` is not 0 or
-    a parameter makes no sense, construction is refused.
+    In one dimension the balls are listed from the greatest coordinate to the least. Damping is refused, and
+    so are parameters that make no sense.
     """
 
     radii: eqx.AbstractVar[tuple[float, ...]]
@@ -83,7 +83,7 @@ class AbstractBalls(AbstractSystem):
 
         walls = tuple(wall(body, solid) for body in range(count) for solid in self.solids)
         # On a line only neighbours can meet.
-        joined = zip(range(count - 1), range(1, count), strict=True)
+        joined = pairwise(range(count))
         pairs = joined if self.dimension == 1 else combinations(range(count), 2)
         touching = tuple(Pair(i, j, self.radii[i] + self.radii[j]) for i, j in pairs)
         return ContactGeometry(count, self.dimension, walls + touching)
@@ -108,7 +108,7 @@ class AbstractBalls(AbstractSystem):
             restitution=jnp.asarray(self.restitution, float),
             friction=jnp.asarray(self.friction, float),
             gravity=None if self.field is None else jnp.asarray(self.field, float),
-            solids=tuple(tuple(range(a, b)) for a, b in zip(starts[:-1], starts[1:], strict=True)),
+            solids=tuple(tuple(range(a, b)) for a, b in pairwise(starts)),
         )
 
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
@@ -153,7 +153,7 @@ class AbstractBalls(AbstractSystem):
         count, columns = len(self.radii), []
         starts = count + np.cumsum([0, *(len(solid) for solid in self.solids)])
         for body in range(count):
-            for first, last in zip(starts[:-1], starts[1:], strict=True):
+            for first, last in pairwise(starts):
                 columns.append(touched[:, body, first:last].any(axis=1))
         columns += [touched[:, pair.first, pair.second] for pair in self.geometry.pairs]
         return np.stack(columns, axis=1)
@@ -180,7 +180,7 @@ def _motion(balls: Balls, start: State, intervals, report: ReportKind) -> tuple[
 
 
 def box(size: tuple[float, ...]) -> tuple[Solid, ...]:
-    """The walls of a box from 0 to `size` along every axis: left and right, front and back, floor and ceiling."""
+    """The walls of a box from 0 to `size` along every axis, floor and ceiling last."""
     walls = []
     for axis, extent in enumerate(size):
         for sign, offset in ((1.0, 0.0), (-1.0, -extent)):

@@ -12,8 +12,8 @@ from carom.types import Scalar, State
 class Billiards(AbstractBalls):
     """Balls that move straight on between impacts with each other and with the walls of a box.
 
-    The table has as many dimensions as `size` has numbers; by default five balls of radius 0.1 lie on a square
-    of 1 m. `ball_masses` are all 1 unless given.
+    The table has as many dimensions as `size` has numbers; by default five balls of radius 0.1 lie on a
+    square of 1 m. `ball_masses` are all 1 unless given.
 
     Example:
         >>> import numpy as np

@@ -15,10 +15,10 @@ ball's diameter, so that neighbours touch at equal angles whatever the diameter,
 the horizontal the contact law in the angles is then the same. Overlap tilts the normal, which changes the law
 by O((h v)²). The diameter is generous: balls that an engine finds past each other are pushed the wrong way.
 
-Balls among planes are circles or spheres that cannot spin. Where several of them touch at once the engines solve
-all contacts together, in sweeps, and we take impacts one after another; where two only meet, the engines find
-them overlapping at the end of a step, with a normal that is turned by the way they went since they touched. Both
-differences fall in proportion to the step.
+Balls among planes are circles or spheres that cannot spin. Where several of them touch at once the engines
+solve all contacts together, in sweeps, and we take impacts one after another; where two only meet, the engines
+find them overlapping at the end of a step, with a normal that is turned by the way they went since they
+touched. Both differences fall in proportion to the step.
 
 What agrees (measured in tests/systems/test_engines.py): at the sample step, pymunk's ball is our scheme to
 rounding and MuJoCo's to 10⁻⁴ g h per impact (at rest it creeps at that speed). Both cradles follow our scheme

@@ -53,8 +53,8 @@ def mujoco_cradle(system: NewtonsCradle, position: np.ndarray, velocity: np.ndar
 def mujoco_balls(system: AbstractBalls, position: np.ndarray, velocity: np.ndarray, h: float) -> Advance:
     """Balls among planes in one to three dimensions, on slides so that they do not spin; smooth ones only.
 
-    MuJoCo's friction is part of its soft constraints and shares their impedance; no setting makes it Coulomb's
-    law at one step.
+    MuJoCo's friction is part of its soft constraints and shares their impedance; no setting makes it
+    Coulomb's law at one step.
     """
     if float(system.friction) != 0 or any(len(solid) > 1 for solid in system.solids):
         raise InputError("MuJoCo knows balls without friction among whole planes only.")

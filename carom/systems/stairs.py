@@ -16,7 +16,7 @@ class Stairs(AbstractBalls):
 
     Example:
         >>> import numpy as np
-        >>> stairs = Stairs(steps=2, restitution=0.0)     # it slides off the edge at x = 1 and falls on the next
+        >>> stairs = Stairs(steps=2, restitution=0.0)     # off the edge at x = 1, onto the next step
         >>> start = State(jnp.array([[0.5, 1.0]]), jnp.array([[1.0, 0.0]]))
         >>> motion = stairs.exact(start, np.array([0.0, 0.4, 1.0]))
         >>> motion.position[:, 0].tolist()

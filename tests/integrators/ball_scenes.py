@@ -1,4 +1,4 @@
-"""Random scenes of balls in a box, and their motion by a plain event loop that shares nothing with the library."""
+"""Random scenes of balls in a box, and their motion by a plain event loop of its own."""
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ def least_gap(balls: Balls, position) -> float:
 
 
 def reference_motion(balls: Balls, position, velocity, times):
-    """The same motion in NumPy: the earliest root of every pair and plane, over and over. No rest, no bounds."""
+    """The same motion in NumPy: the earliest root of every pair and plane, over and over. No rest."""
     masses, radii = np.asarray(balls.masses), np.asarray(balls.radii)
     normals, offsets = np.asarray(balls.normals), np.asarray(balls.offsets)
     e, mu = float(balls.restitution), float(balls.friction)

@@ -1,4 +1,4 @@
-"""What holds for any scene of balls: conservation, no overlap, symmetry, and agreement with a plain event loop."""
+"""What holds for any scene of balls: conservation, no overlap, symmetry, the motion of a plain event loop."""
 
 import jax.numpy as jnp
 import numpy as np

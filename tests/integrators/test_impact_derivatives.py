@@ -148,7 +148,9 @@ def dropped(parameters):
     height, e, mu, speed = parameters
     floor = jnp.array([[0.0, 1.0]]), jnp.zeros(1)
     balls = Balls(jnp.ones(1), jnp.zeros(1), *floor, e, mu, jnp.array([0.0, -9.81]), ((0,),))
-    start = State(jnp.stack([jnp.zeros(()), height])[None, None], jnp.stack([speed, jnp.zeros(())])[None, None])
+    start = State(
+        jnp.stack([jnp.zeros(()), height])[None, None], jnp.stack([speed, jnp.zeros(())])[None, None]
+    )
     states, _ = event_driven_motion(balls, start, jnp.full(40, 0.1))
     return jnp.concatenate([states.position[-1].ravel(), states.velocity[-1].ravel()])
 
@@ -159,7 +161,7 @@ def test_derivative_is_zero_through_rest():
     value, derivative = dropped(parameters), np.asarray(jax.jacfwd(dropped)(parameters))
     np.testing.assert_allclose(value[1:], 0, atol=1e-12)
     np.testing.assert_allclose(derivative[1:], 0, atol=1e-9)
-    # While it bounces every impact takes μ (1 + e) of its speed; all of them together with the flights give x.
+    # Every bounce takes μ (1 + e) of its speed; all of them together with the flights make its place.
     shifts = 1e-5 * np.eye(4)
     expected = [float(dropped(parameters + s)[0] - dropped(parameters - s)[0]) / 2e-5 for s in shifts]
     np.testing.assert_allclose(derivative[0], expected, rtol=1e-5, atol=1e-6)

@@ -64,7 +64,9 @@ def memory(bodies, **options):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    "options", [{"report": "none"}, {"neighbours": 12, "gravity": np.array([0.0, -9.81])}], ids=["free", "gravity"]
+    "options",
+    [{"report": "none"}, {"neighbours": 12, "gravity": np.array([0.0, -9.81])}],
+    ids=["free", "gravity"],
 )
 def test_memory_grows_like_the_number_of_bodies(options):
     """From 64 to 256 balls: four times as much, not sixteen."""
