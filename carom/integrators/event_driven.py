@@ -13,18 +13,10 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from carom.integrators.encounters import Settings
-from carom.integrators.events import (
-    EventReport,
-    Near,
-    Progress,
-    ReportKind,
-    begin,
-    fastest,
-    next_event,
-)
+from carom.integrators.events import EventReport, Progress, ReportKind, begin, next_event
 from carom.integrators.flights import Flight
 from carom.integrators.free_flight import free_motion
-from carom.integrators.neighbours import neighbour_lists
+from carom.integrators.neighbours import Near, fastest, neighbour_lists
 from carom.mechanics import Balls
 from carom.types import State
 

@@ -14,8 +14,11 @@ from carom.integrators.encounters import (
     meeting,
     velocity_changes,
 )
-from carom.integrators.flights import Codes, Flight, Others, dot, earliest, next_events, supported
+from carom.integrators.flights import Codes, Flight, Others, dot, earliest
+from carom.integrators.neighbours import Near
+from carom.integrators.next_events import next_events
 from carom.integrators.settling import settle, touching_cluster
+from carom.integrators.support import supported
 from carom.mechanics import Balls
 
 ReportKind = Literal["none", "bodies", "contacts"]
@@ -52,7 +55,7 @@ class Progress(NamedTuple):
     """Bodies that lean on each other until the end of the step."""
     budget: Float[Array, "scenes"]
     """The energy of the settled bodies when they were."""
-    near: "Near | None"
+    near: Near | None
     """Which bodies each body may meet; None for all."""
     report: EventReport
 
@@ -60,35 +63,6 @@ class Progress(NamedTuple):
     def others(self) -> Others | None:
         """The bodies that each body may meet."""
         return None if self.near is None else self.near.lists
-
-
-class Near(NamedTuple):
-    """Lists of neighbours, and how long they hold: until two bodies may have come nearer by the margin."""
-
-    lists: Others
-    margin: Float[Array, "scenes"]
-    travelled: Float[Array, "scenes"]
-    """How far at most any body has come since the lists were made."""
-
-    def after(self, flight: Flight, elapsed: Float[Array, "scenes"]) -> "Near":
-        """The same lists that much later; the flight is that before."""
-        return self._replace(travelled=self.travelled + elapsed * fastest(flight, elapsed))
-
-    def expiry(self, flight: Flight, clock, limit) -> Float[Array, "scenes"]:
-        """Until when they hold if no body becomes faster than it is, at most up to the limit."""
-        clock = lax.stop_gradient(clock)
-        speed = fastest(flight, limit - clock)
-        left = (0.5 * self.margin - self.travelled) / jnp.where(speed > 0, speed, 1)
-        return jnp.where(speed > 0, jnp.minimum(clock + left, limit), limit)
-
-
-def fastest(flight: Flight, duration: Float[Array, "scenes"]) -> Float[Array, "scenes"]:
-    """A bound on the speeds of all bodies of a scene for some time."""
-    flight, duration = lax.stop_gradient((flight, duration))
-    speed = jnp.sqrt(dot(flight.velocity, flight.velocity))
-    if flight.acceleration is not None:
-        speed = speed + duration[:, None] * jnp.sqrt(dot(flight.acceleration, flight.acceleration))
-    return jnp.max(speed, axis=1)
 
 
 def begin(balls: Balls, flight: Flight, *, report: ReportKind) -> Progress:

@@ -14,7 +14,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from carom.integrators.encounters import Settings, event_of, exact_instant, meeting, velocity_changes
-from carom.integrators.flights import Codes, Components, Flight, earliest, next_events
+from carom.integrators.flights import Codes, Components, Flight, earliest
+from carom.integrators.next_events import next_events
 from carom.integrators.settling import settle
 from carom.mechanics import Balls
 from carom.types import State

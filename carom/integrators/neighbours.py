@@ -1,10 +1,41 @@
 """Which bodies are near enough to meet: sort and sweep, with memory for the neighbours only."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.flights import Components, dot
+from carom.integrators.flights import Components, Flight, Others, dot
+
+
+class Near(NamedTuple):
+    """Lists of neighbours, and how long they hold: until two bodies may have come nearer by the margin."""
+
+    lists: Others
+    margin: Float[Array, "scenes"]
+    travelled: Float[Array, "scenes"]
+    """How far at most any body has come since the lists were made."""
+
+    def after(self, flight: Flight, elapsed: Float[Array, "scenes"]) -> "Near":
+        """The same lists that much later; the flight is that before."""
+        return self._replace(travelled=self.travelled + elapsed * fastest(flight, elapsed))
+
+    def expiry(self, flight: Flight, clock, limit) -> Float[Array, "scenes"]:
+        """Until when they hold if no body becomes faster than it is, at most up to the limit."""
+        clock = lax.stop_gradient(clock)
+        speed = fastest(flight, limit - clock)
+        left = (0.5 * self.margin - self.travelled) / jnp.where(speed > 0, speed, 1)
+        return jnp.where(speed > 0, jnp.minimum(clock + left, limit), limit)
+
+
+def fastest(flight: Flight, duration: Float[Array, "scenes"]) -> Float[Array, "scenes"]:
+    """A bound on the speeds of all bodies of a scene for some time."""
+    flight, duration = lax.stop_gradient((flight, duration))
+    speed = jnp.sqrt(dot(flight.velocity, flight.velocity))
+    if flight.acceleration is not None:
+        speed = speed + duration[:, None] * jnp.sqrt(dot(flight.acceleration, flight.acceleration))
+    return jnp.max(speed, axis=1)
 
 
 def neighbour_lists(
@@ -13,7 +44,8 @@ def neighbour_lists(
     """For every body those whose gap to it is at most `margin`, and which scenes have too many for a list.
 
     Bodies are sorted along the first axis; then each is compared with the next one in that order, with the
-    next but one, and so on, until no two are near along that axis. Places that stay free name the body itself.
+    next but one, and so on, until no two are near along that axis. Places that stay free name the body
+    itself.
     """
     scenes, bodies = position.shape[1:]
     order = jnp.argsort(position[0], axis=1).astype(jnp.int32)

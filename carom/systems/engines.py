@@ -16,7 +16,7 @@ the horizontal the contact law in the angles is then the same. Overlap tilts the
 by O((h v)²). The diameter is generous: balls that an engine finds past each other are pushed the wrong way.
 
 Balls among planes are circles or spheres that cannot spin. Where several of them touch at once the engines
-solve all contacts together, in sweeps, and we take impacts one after another; where two only meet, the engines
+solve all contacts together, in sweeps, and we take impacts one after another; where two meet, the engines
 find them overlapping at the end of a step, with a normal that is turned by the way they went since they
 touched. Both differences fall in proportion to the step.
 

@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hypothesis import Phase, settings
+
 from carom.integrators import event_driven_motion
 from carom.mechanics import Balls
 from carom.types import State
@@ -13,6 +15,11 @@ motion = jax.jit(
     static_argnames=("max_impacts", "neighbours", "report", "grazing_speed", "rest_speed"),
 )
 """Compiled once per number of scenes, bodies, dimensions, planes and intervals."""
+
+
+def examples(count):
+    """Settings of a property over random seeds, of which none is simpler than another."""
+    return settings(max_examples=count, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 def box_planes(dimension):

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from carom.mechanics import Balls
@@ -11,6 +11,7 @@ from carom.types import State
 from tests.integrators.ball_scenes import (
     balls_in_a_box,
     energies,
+    examples,
     least_gap,
     motion,
     reference_motion,
@@ -34,7 +35,7 @@ def random_laws(random):
 
 
 @pytest.mark.parametrize("dimension", SHAPES)
-@settings(max_examples=8)
+@examples(8)
 @given(seed=seeds)
 def test_free_balls_keep_their_momentum_and_gain_no_energy(dimension, seed):
     """Without walls and field: whatever e and μ, impulses are equal and opposite."""
@@ -65,7 +66,7 @@ def test_free_balls_keep_their_momentum_and_gain_no_energy(dimension, seed):
 
 @pytest.mark.parametrize("field", [False, True], ids=["free table", "gravity"])
 @pytest.mark.parametrize("dimension", SHAPES)
-@settings(max_examples=5)
+@examples(5)
 @given(seed=seeds)
 def test_energy_is_never_gained_and_nothing_overlaps(dimension, field, seed):
     """For e ≤ 1 and any μ, through rest and heaps; 100 steps."""
@@ -96,7 +97,7 @@ def test_energy_is_constant_over_ten_thousand_steps(field):
 
 
 @pytest.mark.parametrize("field", [False, True], ids=["free table", "gravity"])
-@settings(max_examples=5)
+@examples(5)
 @given(seed=seeds)
 def test_a_plain_event_loop_gives_the_same_motion(field, seed):
     """Rounding grows with every impact, by about the ratio of flight to radius."""
@@ -119,7 +120,7 @@ def rotation(random, dimension):
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
-@settings(max_examples=4)
+@examples(4)
 @given(seed=seeds)
 def test_rotations_reflections_and_other_numbers_change_nothing(dimension, seed):
     random = np.random.default_rng(seed)
@@ -146,7 +147,7 @@ def test_rotations_reflections_and_other_numbers_change_nothing(dimension, seed)
     np.testing.assert_allclose(np.asarray(again.position)[:12], expected, atol=1e-8)
 
 
-@settings(max_examples=4)
+@examples(4)
 @given(seed=seeds)
 def test_a_motion_goes_on_from_any_of_its_states(seed):
     """Time shift, and other samples in between: the motion is that of the balls, not of the sampling."""

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from carom.integrators import event_driven_motion, time_of_impact_step
 from carom.mechanics import Balls, ContactGeometry, Masses, Pair, Wall
 from carom.types import State
-from tests.integrators.ball_scenes import box_planes
+from tests.integrators.ball_scenes import box_planes, examples
 
 seeds = st.integers(0, 2**32 - 1)
 BODIES, STEPS, H = 3, 12, 0.05
@@ -90,7 +90,7 @@ def random_parameters(random):
 
 
 @pytest.mark.parametrize("name", MOTIONS)
-@settings(max_examples=6)
+@examples(6)
 @given(seed=seeds)
 def test_derivatives_of_the_last_state(name, seed):
     """Away from grazing, and where no neighbour makes other impacts: relative error below 1e-6."""

@@ -168,7 +168,7 @@ def test_orders_through_rough_impacts_in_the_plane():
     [Billiards(restitution=0.9, friction=0.2), BallBox(size=(1.0, 1.0), restitution=0.9, friction=0.2)],
 )
 def test_constraint_exact_step_is_the_event_driven_motion_in_a_uniform_field(system):
-    """Two ways to the same motion, through five impacts or more: what differs is rounding that they make grow."""
+    """Two ways to the same motion, through five impacts or more: what differs is rounding that has grown."""
     start = system.random_start(seed=2)
     stepped = system.constraint_exact(start, steps=30, step_size=0.02)
     exact = system.exact(start, stepped.time)
