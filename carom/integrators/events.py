@@ -141,7 +141,7 @@ def next_event(
     flight, clock, settled = progress.flight, progress.clock, progress.settled
     codes = Codes(balls.bodies, balls.planes)
     soonest, first = earliest(progress.times, 1)
-    active = soonest < limit
+    active = (soonest < limit) & ~progress.unplanned
     event = event_of(balls, progress.events, first, active)
     pair = flight.of(event.subjects)
     guess = jnp.where(active, jnp.maximum(soonest - clock, 0), 0)

@@ -21,6 +21,8 @@ from carom.integrators.flights import (
 from carom.mechanics import Balls, length
 
 Subjects = Int[Array, "scenes subjects"]
+QUIET = 500
+"""What touches and closes in more slowly than this many units of rounding does so by rounding alone."""
 
 
 def next_events(
@@ -67,6 +69,10 @@ def next_events(
     return time, event
 
 
+def _quiet(values: Array) -> float:
+    return QUIET * float(jnp.finfo(values.dtype).eps)
+
+
 def _sooner(one, other):
     return jnp.minimum(one[0], other[0]), jnp.where(other[0] < one[0], other[1], one[1])
 
@@ -97,7 +103,7 @@ def _meetings(balls, flight, own, radii, subjects, settled, others, remaining, r
             side * away[0] - reach, side * velocity[0], pull, tolerance, rest_speed
         )
     elif acceleration is None:
-        times = _straight_meetings(away, velocity, reach)
+        times = _straight_meetings(away, velocity, reach, tolerance)
     else:
         end = jnp.broadcast_to(remaining[:, None, None], possible.shape)
         times, pressed = _bent_meetings(
@@ -120,12 +126,14 @@ def _pick_flags(flags: Bool[Array, "scenes bodies"], bodies: Others) -> Bool[Arr
     return flat.reshape(bodies.shape)
 
 
-def _straight_meetings(away, velocity, reach):
+def _straight_meetings(away, velocity, reach, tolerance):
     """|away + velocity τ| = reach where the distance falls: the smaller root of a quadratic."""
     closing, square = dot(away, velocity), dot(velocity, velocity)
     outside = dot(away, away) - reach**2
     discriminant = closing**2 - square * outside
-    meets = (closing < 0) & (discriminant > 0)
+    # Bodies that touch and close in by rounding alone (e = 0) would do so for ever.
+    apart = outside > 2 * reach * tolerance
+    meets = (discriminant > 0) & (closing < jnp.where(apart, 0, -_quiet(reach) * reach))
     root = jnp.sqrt(jnp.where(meets, discriminant, 0)) - closing
     return jnp.where(meets, jnp.maximum(outside, 0) / jnp.where(meets, root, 1), jnp.inf)
 
@@ -133,16 +141,18 @@ def _straight_meetings(away, velocity, reach):
 def _meetings_on_a_line(gap, rate, pull, tolerance, rest_speed):
     """The same on a line, where the gap keeps its sign, and which pairs are pressed together at rest."""
     if pull is None:
-        return jnp.where(rate < 0, jnp.maximum(gap, 0) / jnp.where(rate < 0, -rate, 1), jnp.inf), None
+        closes = rate < jnp.where(gap > tolerance, 0, -_quiet(gap))
+        return jnp.where(closes, jnp.maximum(gap, 0) / jnp.where(closes, -rate, 1), jnp.inf), None
     pressed = (gap <= tolerance) & (jnp.abs(rate) <= rest_speed) & (pull < -rest_speed)
     gap = jnp.maximum(gap, 0)
-    closes = (pull < 0) | ((rate < 0) & (rate**2 >= 2 * pull * gap))
+    falls = rate < jnp.where(gap > tolerance, 0, -_quiet(gap))
+    closes = (pull < 0) | (falls & (rate**2 >= 2 * pull * gap))
     return jnp.where(closes & ~pressed, closing_time(gap, rate, pull), jnp.inf), pressed
 
 
 def _bent_meetings(away, velocity, acceleration, reach, possible, end, tolerance, rest_speed):
     """The same where accelerations may differ, up to `end`; pairs with the same one are straight."""
-    straight = _straight_meetings(away, velocity, reach)
+    straight = _straight_meetings(away, velocity, reach, tolerance)
     distance = length(away, axis=0)
     gap = distance - reach
     unit = away / jnp.where(distance > 0, distance, 1)[None]
@@ -181,7 +191,7 @@ def _plane_hits(balls: Balls, own: Flight, radii, closed):
     tolerance = gap_tolerance(own.position)[None]
     before = in_front(balls, gap)
     if own.acceleration is None:
-        closes = (rate < 0) & before
+        closes = (rate < jnp.where(gap > tolerance, 0, -_quiet(gap))) & before
         times = jnp.where(closes, jnp.maximum(gap, 0) / jnp.where(closes, -rate, 1), jnp.inf)
     else:
         # From behind, a plane is met only by a ball that first comes out in front of it.

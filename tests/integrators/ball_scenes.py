@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-
 from hypothesis import Phase, settings
 
 from carom.integrators import event_driven_motion
