@@ -14,7 +14,9 @@ import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +27,7 @@ from rich.table import Table
 import carom
 from carom.integrators import event_driven_motion
 from carom.systems import BallBox, Billiards
-from carom.systems.balls import AbstractBalls
+from carom.systems.balls import LISTED, AbstractBalls
 from carom.types import State
 
 SCENES, BALLS, STEPS = 1024, 16, 100
@@ -93,12 +95,12 @@ def pymunk_scenes(
     import pymunk.batch as batch
 
     fields = batch.BodyFields.POSITION | batch.BodyFields.VELOCITY
-    field = (0.0, 0.0) if system.field is None else tuple(float(x) for x in system.field)
+    x, y = (0.0, 0.0) if system.field is None else system.field
     seconds = 0.0
     record = np.empty((steps, len(system.radii), 4))
     for places, speeds in zip(position, velocity, strict=True):
         space = pymunk.Space()
-        space.gravity = field
+        space.gravity = float(x), float(y)
         for a, b in (((0, 0), (1, 0)), ((1, 0), (1, 1)), ((1, 1), (0, 1)), ((0, 1), (0, 0))):
             wall = pymunk.Segment(space.static_body, a, b, 0.0)
             wall.elasticity = 1.0
@@ -120,7 +122,7 @@ def pymunk_scenes(
     return seconds
 
 
-def pymunk(system: AbstractBalls, start: State, steps: int, h: float, processes: int) -> float:
+def pymunk_time(system: AbstractBalls, start: State, steps: int, h: float, processes: int) -> float:
     """Seconds for all scenes, the time of the slower half where there are two processes."""
     position, velocity = np.asarray(start.position), np.asarray(start.velocity)
     if processes == 1:
@@ -141,8 +143,8 @@ def compare() -> list[dict]:
             "step_size": h,
             "ours_two_threads": ours(system, start, STEPS, h, 2),
             "ours_one_thread": ours(system, start, STEPS, h, 1),
-            "pymunk": pymunk(system, start, STEPS, h, 1),
-            "pymunk_two_processes": pymunk(system, start, STEPS, h, 2),
+            "pymunk": pymunk_time(system, start, STEPS, h, 1),
+            "pymunk_two_processes": pymunk_time(system, start, STEPS, h, 2),
         }
         row["ratio"] = row["pymunk"] / row["ours_two_threads"]
         row["ratio_core_for_core"] = row["pymunk_two_processes"] / row["ours_two_threads"]
@@ -150,38 +152,29 @@ def compare() -> list[dict]:
     return rows
 
 
-def by_size() -> list[dict]:
-    """Microseconds per step of a scene and bytes of working memory per scene, by the number of balls."""
-    rows = []
-    for gravity in (False, True):
-        for balls in SIZES:
-            scenes, steps = max(2, 512 // balls), 50
-            system = table(balls, gravity=gravity)
-            start = starts(system, scenes)
-            intervals = jnp.full((steps,), 0.01)
-            options: dict = {"report": "none"}
-            if gravity and balls > 48:
-                options = {"neighbours": 16}
+def cost(balls: int, *, gravity: bool) -> dict:
+    """Microseconds per step of a scene and bytes of working memory per scene, at one number of balls."""
+    scenes, steps = max(2, 512 // balls), 50
+    system = table(balls, gravity=gravity)
+    start, arrays, intervals = starts(system, scenes), system.balls(), jnp.full((steps,), 0.01)
+    neighbours = 16 if gravity and balls > LISTED else None
+    motion = jax.jit(partial(event_driven_motion, report="none", neighbours=neighbours))
+    compiled = motion.lower(arrays, start, intervals).compile()
+    memory: Any = compiled.memory_analysis()
 
-            def motion(b, s, intervals=intervals, options=options):
-                return event_driven_motion(b, s, intervals, **options)[0]
+    def run():
+        return jax.block_until_ready(compiled(arrays, start, intervals))
 
-            arrays = system.balls()
-            compiled = jax.jit(motion).lower(arrays, start).compile()
-            analysis = compiled.memory_analysis()
-            jax.block_until_ready(compiled(arrays, start))
-            seconds = least_time(lambda c=compiled, a=arrays, s=start: jax.block_until_ready(c(a, s)), 3)
-            theirs = pymunk(system, State(start.position[:2], start.velocity[:2]), steps, 0.01, 1)
-            rows.append(
-                {
-                    "gravity": gravity,
-                    "balls": balls,
-                    "microseconds": 1e6 * seconds / scenes / steps,
-                    "pymunk_microseconds": 1e6 * theirs / 2 / steps,
-                    "bytes_per_scene": analysis.temp_size_in_bytes / scenes,
-                }
-            )
-    return rows
+    run()
+    seconds = least_time(run, 3)
+    theirs = pymunk_time(system, State(start.position[:2], start.velocity[:2]), steps, 0.01, 1)
+    return {
+        "gravity": gravity,
+        "balls": balls,
+        "microseconds": 1e6 * seconds / scenes / steps,
+        "pymunk_microseconds": 1e6 * theirs / 2 / steps,
+        "bytes_per_scene": memory.temp_size_in_bytes / scenes,
+    }
 
 
 def main() -> None:
@@ -190,7 +183,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/bodies.json"))
     out = parser.parse_args().out
     with jax.enable_x64(True):
-        compared, sizes = compare(), by_size()
+        compared = compare()
+        sizes = [cost(balls, gravity=gravity) for gravity in (False, True) for balls in SIZES]
     console = Console()
     shown = Table(title=f"{SCENES} scenes of {BALLS} balls, {STEPS} steps, float64, seconds")
     headings = ("h", "ours, 2 threads", "ours, 1", "pymunk", "pymunk, 2 processes", "ratio", "core for core")

@@ -20,7 +20,9 @@ from carom.learning import (
     LatentSettings,
     Learned,
     Parameter,
+    TouchSensor,
     WindowedSettings,
+    around_impact,
     fit_latent,
     fit_windowed,
     new_run_folder,
@@ -30,6 +32,17 @@ from carom.models import MODELS
 from carom.models import forecast as forecast_model
 from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
+
+Learnable = Literal[
+    "restitution",
+    "restitution-speed",
+    "restitution-per-run",
+    "gap",
+    "gap-per-run",
+    "masses",
+    "masses-per-run",
+    "damping",
+]
 
 
 @dataclass(frozen=True)
@@ -47,8 +60,11 @@ def fit(
     system: Path | None = None,
     recipe: Literal["carom", "paper"] = "carom",
     touch: Literal["observed", "inferred", "imperfect", "none"] | None = None,
-    learn: tuple[Literal["restitution", "restitution-speed", "gap", "masses", "damping"], ...] | None = None,
+    sensor: TouchSensor = TouchSensor(),  # noqa: B008
+    learn: tuple[Learnable, ...] | None = None,
     field: Field = "shared",
+    around: float | None = None,
+    blind: int = 0,
     model: Literal["cd-lagrange", "vin", "resnet", "contact-resnet"] = "cd-lagrange",
     scheme: Scheme = "velocity_verlet",
     hidden: int | None = None,
@@ -72,8 +88,13 @@ def fit(
         recipe: How the model is found.
         touch: What the touch columns mean: perfect readings, readings with errors, or nothing (inferred, the
             default of the recipe carom). The recipe paper knows observed, its default, and none.
+        sensor: What is known of an imperfect touch sensor; the rest is estimated (--touch imperfect).
         learn: Physical parameters to estimate, instead of those that the system file names.
-        field: Whether all bodies move in one field and act on each other by contact alone, or not.
+        field: Whether all bodies move in one field and act on each other by contact alone (shared), or also
+            from afar (joint), or freely between impacts (none).
+        around: Seconds either side of each run's collision that are used, where every run has one; all of it
+            by default.
+        blind: Samples either side of an impact that are not compared, for contacts that last.
         model: What is trained by the recipe paper.
         scheme: The integrator of the model vin; stormer_verlet needs positions alone.
         hidden: Units in the hidden layer: 32 in the recipe carom, 500 in the recipe paper by default.
@@ -85,6 +106,10 @@ def fit(
     require_seed(seed)
     hidden = hidden if hidden is not None else 32 if recipe == "carom" else 500
     require_range("--hidden", hidden, 1, 100_000)
+    if sensor != TouchSensor() and touch != "imperfect":
+        raise InputError(
+            "--sensor: only an imperfect touch sensor has rates and a delay; add --touch imperfect."
+        )
     if model != "vin" and scheme != "velocity_verlet":
         raise InputError(f"--scheme {scheme}: only the model vin has it; add --model vin.")
     require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
@@ -95,7 +120,11 @@ def fit(
         )
     description = read_system_file(system_path)
     data = read_recording(
-        recording, columns=description.columns, scene=description.scene, step_size=description.step_size
+        recording,
+        columns=description.columns,
+        scene=description.scene,
+        step_size=description.step_size,
+        missing=description.missing,
     )
     if recipe == "carom":
         if model != "cd-lagrange":
@@ -107,15 +136,23 @@ def fit(
         if touch == "none":
             raise InputError("--touch none: the recipe carom has --touch inferred for that.")
         require_range("--hidden", hidden, 1, 256)
+        require_range("--blind", blind, 0, 10_000)
         chosen = LatentSettings(
-            touch=touch or "inferred", learned=_learned(description.learn, learn), field=field, hidden=hidden
+            touch=touch or "inferred",
+            sensor=sensor,
+            learned=_learned(description.learn, learn),
+            field=field,
+            hidden=hidden,
+            blind=blind,
         )
+        if around is not None:
+            data = around_impact(data, around, blind=blind)
         _fit_latent(recording, data, chosen, out, overwrite=overwrite, seed=seed, json=json)
         return
     if touch in ("inferred", "imperfect"):
         raise InputError(f"--touch {touch}: the paper's recipe knows observed and none.")
-    if field != "shared":
-        raise InputError("--field: only the recipe carom has it.")
+    if field != "shared" or around is not None or blind:
+        raise InputError("--field, --around and --blind: only the recipe carom has them.")
     if learn is not None:
         raise InputError("--learn: the paper's recipe takes this from the system file's table [learn].")
     settings = replace(settings, touch=touch or "observed")
@@ -166,6 +203,9 @@ def _learned(stated: Learn, chosen: tuple[str, ...] | None) -> Learned:
         gap="gap" in chosen,
         masses="masses" in chosen,
         damping="damping" in chosen,
+        gap_per_run="gap-per-run" in chosen,
+        restitution_per_run="restitution-per-run" in chosen,
+        masses_per_run="masses-per-run" in chosen,
     )
 
 
@@ -207,6 +247,8 @@ def _fit_latent(
         ("impacts found", sum(found)),
         ("noise of positions", result.noise[0]),
     ]
+    if data.missing_values:
+        rows.insert(1, ("values missing", data.missing_values))
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
     rows += [(p.name, _value(p)) for p in result.parameters]

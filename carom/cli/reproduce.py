@@ -11,16 +11,28 @@ from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError
 from carom.experiments.ablations import ABLATIONS
 from carom.experiments.animation import write_animations
+from carom.experiments.classifier import CASES, run_cases
+from carom.experiments.classifier_tables import HEADER, case_lines, write_classifier
 from carom.experiments.figures import write_figures
 from carom.experiments.formatting import mean_and_error, spread_mean
+from carom.experiments.grid import plan_grid, run_grid
+from carom.experiments.grid_figure import write_grid_figure
+from carom.experiments.grid_tables import grid_table, write_grid
 from carom.experiments.learning import find_rows, run_rows
 from carom.experiments.learning_tables import write_learning
+from carom.experiments.measured import run_measured, write_measured
+from carom.experiments.measured_data import measured_folder
+from carom.experiments.measured_figures import write_measured_figures
+from carom.experiments.measured_tables import ratios
 from carom.experiments.paper import PROTOCOLS, REPORTED_SEED, find_experiments
 from carom.experiments.report import write_report
 from carom.experiments.results import add_oracle, write_results
 from carom.experiments.run import plan, run_units
-from carom.experiments.statistics import score
+from carom.experiments.statistics import score, spread
 from carom.experiments.workers import available_cores
+
+CLASSIFIER, MEASURED = "classifier", "measured"
+"""The experiments of the recipe carom that are not rows of its table."""
 
 
 def reproduce(
@@ -29,11 +41,13 @@ def reproduce(
     *,
     out: Path = Path("reproduction"),
     recipe: Literal["paper", "carom"] = "paper",
+    data: Path | None = None,
     runs: int = 5,
     first_seed: int | None = None,
     workers: int | None = None,
     protocol: Literal["text", "published", "both"] = "both",
     ablations: bool = False,
+    grid: bool = False,
     quick: bool = False,
     seed: int = 0,
     json: bool = False,
@@ -43,21 +57,29 @@ def reproduce(
     Example: carom reproduce ball cradle --runs 5 --protocol published
 
     With --recipe carom: what latent states and contacts make of the same systems, without touch too; it
-    writes learning.json and prints a table.
+    writes learning.json and prints a table. Two names stand for other experiments there. classifier: the
+    paper's contact classifier against a learned gap, in classifier.json. measured: what the recipe makes of
+    measured recordings (carom reproduce measured --recipe carom --data FOLDER), in measured.json and figures.
+    With --grid: the ball over noise, number of bounces and touch, with the paper's models and the oracle, in
+    grid.json and a heat map.
 
-    What is finished stays in the folder: the same command continues a killed run.
+    What is finished stays in the folder: the same command continues a killed run (but for classifier).
 
     Args:
-        names: Experiments, by the beginning of their names (pendulum, ball, cradle, …); all by default.
-        out: Folder for units, figures, paper.json or learning.json, and the page.
+        names: Experiments, by the beginning of their names (pendulum, ball, cradle, …), or with --grid
+            learners (carom, cd-lagrange, resnet, oracle); all by default.
+        out: Folder for units, figures, the page, and paper.json, learning.json, grid.json, classifier.json or
+            measured.json.
         recipe: The paper's, or the one that estimates states, contacts and parameters together.
-        runs: Seeds per model, trained together.
+        data: Folder of measured recordings, by default that of the environment variable CAROM_DATA.
+        runs: Seeds per model, trained together; of measured recordings, random crops.
         first_seed: The first of them. Reported numbers use 200 (recipe paper) or 0 (recipe carom), the
             defaults; tuning uses 100.
         workers: Processes to share the work; as many as there are cores, but at most 8, by default.
         protocol: What the paper's text says, what the authors' code does, or both.
         ablations: Also run the ablations (under the published protocol).
-        quick: Two per cent of the epochs, to see that everything works.
+        grid: With --recipe carom: noise, number of bounces and touch, each learner in every cell.
+        quick: Two per cent of the training, with --grid few cells too, to see that everything works.
         seed: Added to the first seed; every command takes it.
         json: Print one JSON object instead of a table.
     """
@@ -71,11 +93,28 @@ def reproduce(
     require_seed(first_seed, "--first-seed")
     require_seed(first_seed + seed + runs - 1, "The last seed")
     seeds = range(first_seed + seed, first_seed + seed + runs)
+    if grid and recipe != "carom":
+        raise InputError("--grid is an option of --recipe carom.")
     if recipe == "carom":
-        if ablations or quick or protocol != "both":
-            raise InputError("--ablations, --quick and --protocol are options of --recipe paper.")
-        _reproduce_learning(names, seeds, out, workers=workers, json=json)
+        if ablations or protocol != "both":
+            raise InputError("--ablations and --protocol are options of --recipe paper.")
+        if quick and not grid:
+            raise InputError("--quick is an option of --recipe paper or of --grid.")
+        if MEASURED in names and len(names) > 1:
+            raise InputError("Measured recordings are reproduced by themselves; leave the other names out.")
+        if data is not None and MEASURED not in names:
+            raise InputError("--data is for measured recordings; add the name measured.")
+        if grid:
+            _reproduce_grid(names, seeds, out, workers=workers, quick=quick, json=json)
+        elif names == (MEASURED,):
+            _reproduce_measured(measured_folder(data), seeds, out, workers=workers, json=json)
+        elif names == (CLASSIFIER,):
+            _reproduce_classifier(seeds, out, workers=workers, json=json)
+        else:
+            _reproduce_learning(names, seeds, out, workers=workers, json=json)
         return
+    if data is not None:
+        raise InputError("--data is for measured recordings; add the name measured and --recipe carom.")
     experiments = find_experiments(names)
     protocols = PROTOCOLS if protocol == "both" else (protocol,)
     units = plan(experiments, protocols, seeds)
@@ -83,11 +122,7 @@ def reproduce(
         units += plan(ABLATIONS, ("published",), seeds)
     if quick:
         units = [unit.shortened(0.02) for unit in units]
-    folder = out / "units"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    folder = _folder(out, "units")
     started = time.monotonic()
     with progress("reproducing") as tell:
         summaries = run_units(units, folder, workers=workers, progress=tell)
@@ -114,17 +149,31 @@ def reproduce(
     print(f"Written to {out}: paper.html has every figure and table, paper.json every number.")
 
 
+def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) -> None:
+    started = time.monotonic()
+    _folder(out, "")
+    with progress("fitting") as tell:
+        results = run_cases(CASES, seeds, workers=workers, progress=tell)
+    command = f"carom reproduce {CLASSIFIER} --recipe carom {_seed_options(seeds)}"
+    write_classifier(results, out / "classifier.json", command=command)
+    if json:
+        print_json({"out": str(out), "cases": len(results), "seconds": time.monotonic() - started})
+        return
+    print_table(
+        f"Forecasts of {len(seeds)} runs, contacts decided by the gap or by the classifier",
+        HEADER,
+        case_lines(results),
+    )
+    print(f"Written to {out}: classifier.json has every number.")
+
+
 def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool) -> None:
     rows = find_rows(names)
     started = time.monotonic()
-    folder = out / "rows"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    folder = _folder(out, "rows")
     with progress("fitting") as tell:
         results = run_rows(rows, seeds, folder, workers=workers, progress=tell)
-    command = " ".join(["carom reproduce", *names, f"--recipe carom --runs {len(seeds)}"])
+    command = " ".join(["carom reproduce", *names, "--recipe carom", _seed_options(seeds)])
     write_learning(results, out / "learning.json", command=command)
     if json:
         print_json({"out": str(out), "rows": len(rows), "seconds": time.monotonic() - started})
@@ -143,6 +192,69 @@ def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, work
         lines,
     )
     print(f"Written to {out}: learning.json has every number.")
+
+
+def _reproduce_grid(
+    names: tuple[str, ...], seeds: range, out: Path, *, workers: int, quick: bool, json: bool
+) -> None:
+    cells = plan_grid(names, quick=quick)
+    started = time.monotonic()
+    folder = _folder(out, "cells")
+    with progress("fitting") as tell:
+        results = run_grid(cells, seeds, folder, workers=workers, progress=tell)
+    options = ["--recipe carom --grid", f"--runs {len(seeds)}"]
+    options += [f"--first-seed {seeds[0]}"] * (seeds[0] != 0) + ["--quick"] * quick
+    document = write_grid(
+        cells, results, out / "grid.json", command=" ".join(["carom reproduce", *names, *options])
+    )
+    write_grid_figure(document, out / "figures" / "grid")
+    if json:
+        print_json({"out": str(out), "cells": len(cells), "seconds": time.monotonic() - started})
+        return
+    table = grid_table(document)
+    print_table(table.caption, table.header, table.rows)
+    print(f"Written to {out}: grid.json has every number, figures/grid.png shows them.")
+
+
+def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, json: bool) -> None:
+    started = time.monotonic()
+    folder = _folder(out, "measured")
+    with progress("fitting") as tell:
+        results = run_measured(data, seeds, folder, workers=workers, progress=tell)
+    command = f"carom reproduce {MEASURED} --recipe carom {_seed_options(seeds)}"
+    document = write_measured(results, out / "measured.json", data=data, seeds=seeds, command=command)
+    write_measured_figures(document, folder, out / "figures")
+    if json:
+        print_json({"out": str(out), "crops": len(seeds), "seconds": time.monotonic() - started})
+        return
+    lines = []
+    for units in document["air_track"].values():
+        law, constant = (spread(unit["errors"][name] for unit in units) for name in ("law", "constant"))
+        ratio = spread(ratios(units, "constant"))
+        lines.append((units[0]["title"], law.mean, constant.mean, ratio.mean, units[0]["bound"]))
+    print_table(
+        f"Velocities after collisions left out, over {len(seeds)} crops: mean error in m/s",
+        ("bumper", "law", "best constant e", "ratio", "asked: at most"),
+        lines,
+    )
+    errors = spread(line["energy_mse"] for line in document["pendulum"]["rows"])
+    print(f"Pendulum, energy error on the last fifth: {errors.mean:.4g}; published: 0.0145 ± 0.0047.")
+    print(f"Written to {out}: measured.json has every number, figures the pictures.")
+
+
+def _seed_options(seeds: range) -> str:
+    """The options of the recipe carom that give these seeds."""
+    return f"--runs {len(seeds)}" + (f" --first-seed {seeds[0]}" if seeds[0] else "")
+
+
+def _folder(out: Path, name: str) -> Path:
+    """A folder inside `out`, made where it is not there."""
+    folder = out / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
+    return folder
 
 
 def _line(summary: dict) -> tuple[object, ...]:

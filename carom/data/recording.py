@@ -1,21 +1,27 @@
 """Recordings: runs of positions, with velocities and touch where they were measured."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from carom.data.steps import constant_step
 from carom.errors import InputError
 from carom.mechanics import Scene
 from carom.types import State, Trajectory
 
+Channel = Literal["position", "velocity"]
+"""What may miss values. A touch reading that is missing is one that the sensor missed: false."""
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One uninterrupted stretch of samples at a constant step, as float64 NumPy arrays.
+    """One uninterrupted stretch of samples, as float64 NumPy arrays; NaN where a value is missing.
 
-    `touch[n, k]` tells whether body k received a contact impulse in (t_{n-1}, t_n].
+    Times rise; steps may vary. `touch[n, k]` tells whether body k received a contact impulse in
+    (t_{n-1}, t_n].
     """
 
     time: Float[np.ndarray, "samples"]
@@ -26,14 +32,23 @@ class Run:
     def __len__(self) -> int:
         return len(self.time)
 
+    def part(self, kept: slice | Bool[np.ndarray, "samples"]) -> "Run":
+        """Some of the samples, one after another; times stay as they are."""
+        return Run(
+            time=self.time[kept],
+            position=self.position[kept],
+            velocity=None if self.velocity is None else self.velocity[kept],
+            touch=None if self.touch is None else self.touch[kept],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Runs of one system, possibly of unequal length, sampled at one step size.
+    """Runs of one system, possibly of unequal length.
 
     Arguments:
         runs: at least one run; all have the same bodies, dimension and channels.
-        step_size: time between samples, in seconds.
+        step_size: time between samples, in seconds; a typical one where it varies. Models step by it.
         scene: what is known of the mechanics; models are built for it.
 
     Example:
@@ -53,6 +68,8 @@ class Recording:
         shapes = {(r.position.shape[1:], r.velocity is None, r.touch is None) for r in self.runs}
         if len(shapes) > 1:
             raise InputError("All runs of a recording must have the same bodies, dimension and channels.")
+        if any(np.isnan(run.position).all(axis=0).any() for run in self.runs):
+            raise InputError("A run has no position at all of some coordinate; leave the run out.")
         if not (np.isfinite(self.step_size) and self.step_size > 0):
             raise InputError(f"The step size must be positive, but it is {self.step_size}.")
         if self.scene is not None and self.runs[0].position.shape[1:] != (
@@ -86,11 +103,25 @@ class Recording:
         return self.runs[0].touch is not None
 
     @property
+    def even(self) -> bool:
+        """Whether the time between samples is the same everywhere, but for rounding."""
+        times = [run.time for run in self.runs if len(run) > 1]
+        return not times or constant_step(times) is not None
+
+    @property
+    def missing_values(self) -> int:
+        """How many positions and velocities are missing."""
+        channels = [channel for run in self.runs for channel in (run.position, run.velocity)]
+        return sum(int(np.isnan(channel).sum()) for channel in channels if channel is not None)
+
+    @property
     def start(self) -> State:
         """The first state of the first run, a place to forecast from."""
         run = self.runs[0]
         if run.velocity is None:
             raise InputError("This recording has no velocities, so it has no start state.")
+        if not (np.isfinite(run.position[0]).all() and np.isfinite(run.velocity[0]).all()):
+            raise InputError("The first sample of this recording misses a value, so it is no start state.")
         return State(jnp.asarray(run.position[0]), jnp.asarray(run.velocity[0]))
 
     def with_scene(self, scene: Scene) -> "Recording":

@@ -26,10 +26,20 @@ def cut_windows(recording: Recording, *, horizon: int, stride: int = 1) -> Windo
     """All windows of `horizon + 1` samples that start every `stride` samples of every run.
 
     `stride=1` gives overlapping windows, `stride=horizon + 1` disjoint ones. A recording without touch gives
-    windows without contact.
+    windows without contact. Every sample must be there, at a constant step.
     """
     if horizon < 1 or stride < 1:
         raise InputError(f"Horizon and stride must be at least 1, but they are {horizon} and {stride}.")
+    if not recording.even:
+        raise InputError(
+            "The paper's recipe cuts windows at a constant step, and the steps of this recording vary: "
+            "resample it, or use the recipe carom, which takes steps as they are."
+        )
+    if recording.missing_values:
+        raise InputError(
+            "The paper's recipe needs every value of a window, and this recording misses some: fill them in, "
+            "or use the recipe carom, which leaves them out."
+        )
     indices = [
         (run, np.arange(0, len(run) - horizon, stride)[:, None] + np.arange(horizon + 1))
         for run in recording.runs

@@ -47,7 +47,7 @@ def fit_oracle(
 
     Arguments:
         system: the true equations.
-        recording: what was measured.
+        recording: what was measured, at a constant step; missing values are left out.
         bounds: lower and upper bound of each parameter to fit, such as {"gravity": (9, 11)}.
         starts: noise-free start state of every run, by default the system's own.
         truth: which solution of the equations the recording is compared with.
@@ -65,6 +65,8 @@ def fit_oracle(
     unknown = [name for name in bounds if name not in system.__dataclass_fields__]
     if unknown or not bounds:
         raise InputError(f"Name parameters of the system to fit, among {list(system.__dataclass_fields__)}.")
+    if not recording.even:
+        raise InputError("The oracle compares samples at a constant step, and those of this recording vary.")
     starts = starts or [system.start] * len(recording.runs)
     names = list(bounds)
     lower, upper = np.array([bounds[name] for name in names], float).T
@@ -75,9 +77,9 @@ def fit_oracle(
         total = 0.0
         for run, start in zip(recording.runs, starts, strict=True):
             motion = solve(candidate, State(start.position, start.velocity), len(run) - 1)
-            total += np.sum((motion.position - run.position) ** 2)
+            total += np.nansum((motion.position - run.position) ** 2)
             if run.velocity is not None:
-                total += np.sum((motion.velocity - run.velocity) ** 2)
+                total += np.nansum((motion.velocity - run.velocity) ** 2)
         return float(total)
 
     axes = [np.linspace(low, high, grid) for low, high in zip(lower, upper, strict=True)]

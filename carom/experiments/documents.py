@@ -1,34 +1,48 @@
 """Tables of committed results inside Markdown pages; `make tables` refreshes them.
 
 A page marks the place with `<!-- begin: NAME -->` and `<!-- end: NAME -->`, where NAME is `summary`, the name
-of an experiment, `speed` for the benchmark, or a name in `LEARNING_TABLES` for the recipe `carom`.
+of an experiment of the paper, or a name in `TABLES`.
 """
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from carom.atomic import atomic_write
+from carom.experiments.classifier_tables import classifier_markdown
+from carom.experiments.grid_tables import GRID_TABLES
 from carom.experiments.learning_tables import LEARNING_TABLES
+from carom.experiments.measured_tables import MEASURED_TABLES
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
 
-RESULTS = Path("results/paper.json")
+Document = dict[str, Any]
+PAPER = Path("results/paper.json")
 SPEED = Path("benchmarks/results/speed.json")
 LEARNING = Path("results/learning.json")
-PAGES = (Path("README.md"), Path("docs/reproduction.md"), Path("docs/learning.md"))
+GRID = Path("results/grid.json")
+CLASSIFIER = Path("results/classifier.json")
+MEASURED = Path("results/measured.json")
+PAGES = (
+    Path("README.md"),
+    Path("docs/reproduction.md"),
+    Path("docs/learning.md"),
+    Path("docs/measured.md"),
+)
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
-def refreshed(text: str, paper: dict[str, Any], speed: dict[str, Any], learning: dict[str, Any]) -> str:
+def refreshed(text: str, documents: Mapping[Path, Document]) -> str:
     """A page with every marked table made anew."""
     for name in _MARKER.findall(text):
-        if name == "speed":
-            table = speed_markdown(speed)
-        elif name in LEARNING_TABLES:
-            table = LEARNING_TABLES[name](learning)
+        if name in TABLES:
+            source, make = TABLES[name]
+            table = make(documents[source])
+        elif name == "summary":
+            table = summary_markdown(documents[PAPER])
         else:
-            table = summary_markdown(paper) if name == "summary" else experiment_markdown(paper, name)
+            table = experiment_markdown(documents[PAPER], name)
         text = replace_between(text, name, table)
     return text
 
@@ -47,11 +61,27 @@ def speed_markdown(speed: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
+    "speed": (SPEED, speed_markdown),
+    "classifier": (CLASSIFIER, classifier_markdown),
+    **{name: (LEARNING, make) for name, make in LEARNING_TABLES.items()},
+    **{name: (GRID, make) for name, make in GRID_TABLES.items()},
+    **{name: (MEASURED, make) for name, make in MEASURED_TABLES.items()},
+}
+"""Tables by the name of their marker: the document they are made from, and how."""
+
+
+def read_documents(root: Path) -> dict[Path, Document]:
+    """All committed results of a repository."""
+    paths = {PAPER, *(source for source, _ in TABLES.values())}
+    return {path: json.loads((root / path).read_text()) for path in paths}
+
+
 def main() -> None:
     """Refresh the tables of all pages, from the root of the repository."""
-    documents = [json.loads(path.read_text()) for path in (RESULTS, SPEED, LEARNING)]
+    documents = read_documents(Path())
     for page in PAGES:
-        text = refreshed(page.read_text(), *documents)
+        text = refreshed(page.read_text(), documents)
         with atomic_write(page) as temporary:
             temporary.write_text(text)
 

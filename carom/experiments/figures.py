@@ -1,20 +1,15 @@
 """The paper's figures from finished units: one per experiment and protocol, and one for the ablations."""
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec, SubplotSpec
 from matplotlib.lines import Line2D
-from PIL import Image
 
-from carom.atomic import atomic_write
 from carom.experiments.formatting import number
-from carom.experiments.palette import reduce_colors
 from carom.experiments.panels import (
     draw_contact,
     draw_energy,
@@ -25,6 +20,7 @@ from carom.experiments.panels import (
     with_contacts,
 )
 from carom.experiments.paper import EXPERIMENTS
+from carom.experiments.pictures import save_picture
 from carom.experiments.statistics import ABLATION, OURS
 from carom.experiments.strip import ORACLE_COLOR, draw_errors
 from carom.experiments.style import DATA, figure_style, line, look, marked_line
@@ -32,7 +28,6 @@ from carom.experiments.units import Group, grouped, load_oracle, load_units
 from carom.systems import AbstractSystem, NewtonsCradle, Pendulum
 
 ABLATIONS_NAME = "ablations"
-DPI = 150
 Panel = Callable[[Axes], None]
 
 
@@ -49,11 +44,11 @@ def write_figures(units_folder: Path, figures_folder: Path) -> list[Path]:
             name = f"{experiment}.{protocol}"
             with figure_style():
                 figure = draw_experiment(group, EXPERIMENTS[experiment].system, oracle.get(name))
-                written.append(_save(figure, figures_folder / name))
+                written.append(save_picture(figure, figures_folder / name))
     variants = {key: group for key, group in groups.items() if key[0].startswith(ABLATION)}
     if variants:
         with figure_style():
-            written.append(_save(draw_ablations(variants), figures_folder / ABLATIONS_NAME))
+            written.append(save_picture(draw_ablations(variants), figures_folder / ABLATIONS_NAME))
     return written
 
 
@@ -160,19 +155,3 @@ def _mark(marker: str, label: str, size: float, *, color: str = "black", face: s
         color=color,
         markerfacecolor=face or color,
     )
-
-
-def _save(figure: Figure, stem: Path) -> Path:
-    """As PNG and SVG; the same figure gives the same bytes."""
-    # `with_suffix` would cut "inelastic-ball-0.8.text" at its last dot.
-    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
-    (indices,), palette = reduce_colors([np.asarray(Image.open(buffer).convert("RGB"))], 256)
-    picture = Image.fromarray(indices)
-    picture.putpalette(palette)
-    with atomic_write(png) as temporary:
-        picture.save(temporary, format="PNG", optimize=True, dpi=(DPI, DPI))
-    with mpl.rc_context({"svg.hashsalt": "carom"}), atomic_write(svg) as temporary:
-        figure.savefig(temporary, format="svg", dpi=DPI, metadata={"Date": None})
-    return png

@@ -69,6 +69,11 @@ def of_total(share: Share) -> str:
     return f"{share.count} of {share.total}"
 
 
+def yes(holds: bool) -> str:
+    """An answer in a word."""
+    return "yes" if holds else "no"
+
+
 def protocols_in_words(within: Sequence[str], tried: Sequence[str]) -> str:
     """Under which of the protocols something is so.
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from carom.errors import InputError
-from carom.experiments.comparison import Table
-from carom.experiments.formatting import MISSING, number, of_total, spread_mean
+from carom.experiments.formatting import MISSING, number, of_total, spread_mean, yes
 from carom.experiments.learning import ROWS
-from carom.experiments.results import write_document
+from carom.experiments.results import rounded, write_document
 from carom.experiments.statistics import Share, Spread, spread
-from carom.experiments.tables import markdown
+from carom.experiments.tables import markdown_of
 
 Document = Mapping[str, Any]
 _RESTITUTION = "restitution"
@@ -62,7 +61,7 @@ def main_markdown(document: Document) -> str:
                 MISSING if errors is None else spread_mean(errors),
                 MISSING if errors is None else number(errors.median),
                 MISSING if bound is None else f"{bound:g}",
-                MISSING if bound is None or errors is None else _yes(errors.mean <= bound),
+                MISSING if bound is None or errors is None else yes(errors.mean <= bound),
                 MISSING if oracle is None else number(oracle.mean),
                 _impacts(row["rows"]),
                 row["paper"] or MISSING,
@@ -72,7 +71,7 @@ def main_markdown(document: Document) -> str:
         f"Error over {len(document['seeds'])} seeds, on the recorded span. A row comes out where the mean is "
         "at or below what was asked; – stands where nothing was asked."
     )
-    return _markdown(caption, header, rows)
+    return markdown_of(caption, header, rows)
 
 
 def parameters_markdown(document: Document) -> str:
@@ -103,18 +102,20 @@ def parameters_markdown(document: Document) -> str:
             ]
         )
     caption = "Estimated restitution over seeds; the spread is the standard deviation of the estimates."
-    return _markdown(caption, header, rows)
+    return markdown_of(caption, header, rows)
 
 
 def held_out_markdown(document: Document) -> str:
     """Forecasts from starts that were not recorded, beside the oracle's."""
-    header = ["row", "truth", "touch", "start", "median error", "oracle", "ratio", "impacts wrong per seed"]
+    header = ["row", "truth", "touch", "start", "median error", "oracle", "ratio"]
+    header += ["oracle without floor", "ratio to it", "impacts wrong per seed"]
     rows = []
     for row in document["rows"].values():
         ours, oracle = _spread(row, "held_out_median"), _spread(row, "oracle_held_out_median")
         # Without an oracle only a few starts were tried, which is not the same quantity.
         if ours is None or oracle is None:
             continue
+        blind = _spread(row, "oracle_without_floor_held_out_median")
         wrong = [line["held_out_mistimed"] for line in row["rows"] if "impacts" in line]
         rows.append(
             [
@@ -125,14 +126,17 @@ def held_out_markdown(document: Document) -> str:
                 number(ours.median),
                 number(oracle.median),
                 _ratio(ours.median, oracle.median),
+                MISSING if blind is None else number(blind.median),
+                MISSING if blind is None else _ratio(ours.median, blind.median),
                 number(float(np.median(wrong))) if wrong else MISSING,
             ]
         )
     caption = (
-        "Held-out starts: the median error of 50 starts, median over seeds; the last column is the median "
-        "over seeds of the impacts that are mistimed, missed or spurious from all 50 together."
+        "Held-out starts: the median error of 50 starts, median over seeds. The second oracle has to find "
+        "the floor too, as the learner has. The last column is the median over seeds of the impacts that are "
+        "mistimed, missed or spurious from all 50 together."
     )
-    return _markdown(caption, header, rows)
+    return markdown_of(caption, header, rows)
 
 
 def bent_markdown(document: Document) -> str:
@@ -146,7 +150,7 @@ def bent_markdown(document: Document) -> str:
         cells = (spread(shares).median, min(shares), max(shares))
         rows.append([title, *(_percent(share) for share in cells)])
     caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
-    return _markdown(caption, ["error", "median seed", "best seed", "worst seed"], rows)
+    return markdown_of(caption, ["error", "median seed", "best seed", "worst seed"], rows)
 
 
 LEARNING_TABLES: dict[str, Callable[[Document], str]] = {
@@ -159,24 +163,13 @@ LEARNING_TABLES: dict[str, Callable[[Document], str]] = {
 
 
 def _condensed(name: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: _rounded(value) for key, value in result.items() if key != "fingerprint"}
+    kept = rounded({key: value for key, value in result.items() if key != "fingerprint"})
     row = ROWS[name]
     if row.learned.restitution == "constant":
         lines = kept.pop("rows")
         # `run_rows` does not carry the truth; the systems whose restitution is estimated have one.
         kept |= {"true_restitution": float(getattr(row.system, _RESTITUTION)), "rows": lines}
     return kept
-
-
-def _rounded(value: Any) -> Any:
-    """Five digits all the way down; null for what is not finite, which JSON cannot hold."""
-    if isinstance(value, Mapping):
-        return {key: _rounded(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(part) for part in value]
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
 def _spread(row: Mapping[str, Any], key: str) -> Spread | None:
@@ -204,10 +197,6 @@ def _parameter(line: Mapping[str, Any], beginning: str) -> Mapping[str, Any] | N
     return next((p for p in line["parameters"] if p["name"].startswith(beginning)), None)
 
 
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"
-
-
 def _ratio(ours: float, oracle: float) -> str:
     """Two digits where they say something."""
     ratio = ours / oracle if oracle else math.inf
@@ -220,7 +209,3 @@ def _percent(share: float) -> str:
 
 def _signed(value: float) -> str:
     return ("+" if value >= 0 else "−") + number(abs(value))
-
-
-def _markdown(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return markdown(Table(caption, tuple(header), tuple(tuple(row) for row in rows)))

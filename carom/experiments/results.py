@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import math
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,13 @@ def write_results(
         path,
         command=command,
         devices=[summary["device"] for summary in summaries],
-        oracle={key: [_rounded(value) for value in values] for key, values in oracle.items()},
+        oracle=rounded(oracle),
         units=[_condensed(summary) for summary in summaries],
     )
 
 
-def write_document(path: Path, *, command: str, devices: Iterable[str], **content: Any) -> None:
-    """Results with what made them: the command, versions, a hash of the source, devices."""
+def write_document(path: Path, *, command: str, devices: Iterable[str], **content: Any) -> dict[str, Any]:
+    """Results with what made them: the command, versions, a hash of the source, devices; returns all that."""
     document = {
         "command": command,
         "versions": {
@@ -76,26 +77,31 @@ def write_document(path: Path, *, command: str, devices: Iterable[str], **conten
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return document
 
 
 def _condensed(summary: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for row in summary["rows"]:
-        kept = {key: _rounded(value) for key, value in row.items() if key != "held_out_paper_rmse"}
-        rows.append(
-            kept
-            | {
-                "held_out_median": _rounded(held_out_median(row)),
-            }
-        )
+        kept = {key: value for key, value in row.items() if key != "held_out_paper_rmse"}
+        rows.append(rounded(kept | {"held_out_median": held_out_median(row)}))
     return {key: value for key, value in summary.items() if key != "fingerprint"} | {"rows": rows}
 
 
-def _rounded(value: Any) -> Any:
-    """Five digits; null for what is not finite, which JSON cannot hold."""
+def rounded(value: Any) -> Any:
+    """Five digits all the way down; null for what is not finite, which JSON cannot hold.
+
+    Example:
+        >>> rounded({"errors": [1.23456789, float("nan")], "seed": 3})
+        {'errors': [1.2346, None], 'seed': 3}
+    """
+    if isinstance(value, Mapping):
+        return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(part) for part in value]
     if not isinstance(value, float):
         return value
-    return float(f"{value:.5g}") if np.isfinite(value) else None
+    return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
 def _source_hash() -> str:

@@ -20,7 +20,7 @@ from carom.evaluation import fit_oracle, paper_rmse
 from carom.experiments.fingerprint import fingerprint
 from carom.experiments.paper import Experiment, Protocol
 from carom.experiments.published import published_motion
-from carom.experiments.scores import forecast_together, held_out_starts, illustration, score_row
+from carom.experiments.scores import forecast_together, held_out_starts, illustration, score_row, single
 from carom.experiments.workers import Task, Tell, run_tasks
 from carom.learning import fit_many
 from carom.mechanics import Scene
@@ -136,7 +136,7 @@ def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
     steps = experiment.samples(protocol) - 1
     starts = held_out_starts(experiment.system)
     held_out = [_motion(experiment, protocol, experiment.system, start) for start in starts]
-    stacked_starts = jax.tree.map(lambda *x: jnp.stack(x), _single(experiment.system.start), *starts)
+    stacked_starts = jax.tree.map(lambda *x: jnp.stack(x), single(experiment.system.start), *starts)
     predicted = [forecast_together(fit.model, stacked_starts, steps) for fit in fits]
     rows = [
         score_row(experiment.system, seed, fit.model, motions, truth, held_out)
@@ -195,10 +195,6 @@ def _with(recording: Recording, changes: dict[str, Any]) -> Recording:
     scene: Scene | None = recording.scene
     assert scene is not None
     return recording.with_scene(replace(scene, **changes)) if changes else recording
-
-
-def _single(state: State) -> State:
-    return jax.tree.map(lambda x: x.astype(jnp.float32), state)
 
 
 def _finished(unit: Unit, folder: Path) -> dict[str, Any] | None:

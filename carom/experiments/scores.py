@@ -16,9 +16,14 @@ from carom.types import State, Trajectory
 HELD_OUT_STARTS = 50
 
 
-def held_out_starts(system: AbstractSystem, count: int = HELD_OUT_STARTS) -> list[State]:
-    """Start states that no recording starts from, inside the range of energies that recordings visit."""
-    generator = np.random.default_rng(2021)
+def held_out_starts(
+    system: AbstractSystem, count: int = HELD_OUT_STARTS, *, seed: int | list[int] = 2021
+) -> list[State]:
+    """Start states that no recording starts from, inside the range of energies that recordings visit.
+
+    Another `seed` draws others from the same range.
+    """
+    generator = np.random.default_rng(seed)
     if isinstance(system, BentBall):
         positions, velocities = generator.uniform(2, 5, (count, 1)), generator.uniform(-1, 1, (count, 1))
     elif isinstance(system, BouncingBall):
@@ -32,6 +37,11 @@ def held_out_starts(system: AbstractSystem, count: int = HELD_OUT_STARTS) -> lis
         State(jnp.asarray(q[:, None], jnp.float32), jnp.asarray(v[:, None], jnp.float32))
         for q, v in zip(positions, velocities, strict=True)
     ]
+
+
+def single(state: State) -> State:
+    """A state in the precision of forecasts."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32), state)
 
 
 def held_out_forecasts(

@@ -1,7 +1,7 @@
 """The tables of a reproduction in Markdown, from `results/paper.json`, and their place in a text."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carom.errors import InputError
@@ -37,6 +37,11 @@ def markdown(table: Table) -> str:
     """
     rule = "|" + "|".join("---:" if numeric else ":---" for numeric in table.numeric) + "|"
     return "\n".join([f"*{table.caption}*", "", _row(table.header), rule, *map(_row, table.rows)])
+
+
+def markdown_of(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same from its parts."""
+    return markdown(Table(caption, tuple(header), tuple(tuple(row) for row in rows)))
 
 
 def replace_between(text: str, marker: str, table: str) -> str:

@@ -171,14 +171,14 @@ def first_dip(gaps_at: Callable[[Times], Times], rates_at: Callable[[Times], Tim
     """Where a gap that closes at first and opens at the end is about least, by two secants; else the end."""
     low, falling, rising = jnp.zeros_like(end), rates_at(jnp.zeros_like(end)), rates_at(end)
     dips = (falling < 0) & (rising > 0)
-    high = end
+    high = dip = end
     for _ in range(2):
         middle = low + (high - low) * falling / jnp.where(dips, falling - rising, 1)
         rate = rates_at(jnp.where(dips, middle, end))
         below = rate < 0
         low, falling = jnp.where(below, middle, low), jnp.where(below, rate, falling)
         high, rising = jnp.where(below, high, middle), jnp.where(below, rising, rate)
-    dip = jnp.where(below, low, high)
+        dip = jnp.where(below, low, high)
     return jnp.where(dips & (gaps_at(jnp.where(dips, dip, end)) < 0), dip, end)
 
 

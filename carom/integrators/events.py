@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -37,6 +38,10 @@ class EventReport(NamedTuple):
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     crowded: Bool[Array, "*steps scenes"]
     """Some body had more neighbours than a list holds: impacts may have been missed."""
+
+    def with_touched(self, bodies: Bool[Array, "scenes bodies"]) -> "EventReport":
+        """The same with more bodies that touched something, where that is asked for."""
+        return self._replace(touched=None if self.touched is None else self.touched | bodies)
 
 
 class Progress(NamedTuple):
@@ -80,7 +85,7 @@ def begin(balls: Balls, flight: Flight, *, report: ReportKind) -> Progress:
         settled=none,
         budget=jnp.zeros(shape[:1], dtype),
         near=None,
-        report=EventReport(none, contact, never, never, never),
+        report=EventReport(None if report == "none" else none, contact, never, never, never),
     )
 
 
@@ -94,7 +99,7 @@ def _planned(
         radii = jnp.broadcast_to(balls.radii[None], progress.times.shape)
         held, closed, pushes = supported(balls, flight, radii, rest_speed=settings.rest_speed)
         free = ~settled & scenes[:, None]
-        flight = Flight(*(jnp.where(free[None], new, old) for new, old in zip(held, flight, strict=True)))
+        flight = jax.tree.map(lambda new, old: jnp.where(free[None], new, old), held, flight)
         closed = closed & free[None]
         report = _with_planes(balls, report, pushes & free[None])
     progress = progress._replace(flight=flight, report=report, unplanned=jnp.zeros_like(progress.unplanned))
@@ -166,17 +171,15 @@ def next_event(
     report = report._replace(
         exhausted=report.exhausted | tired | (active & last),
         grazing=report.grazing | grazes,
-        touched=report.touched | struck,
         contact=_with_bodies(balls, report.contact, event, struck),
-    )
+    ).with_touched(struck)
     closed = None
     if flight.acceleration is not None:
         pair, closed, report = _supported_pair(balls, pair, event, settled, report, settings)
     # The second body goes first: where there is none, it is the first one as it was.
     renewed = [(1, is_second), (0, is_first & active[:, None])]
-    flight = Flight(
-        flight.position, *(_replaced(*x, renewed) for x in zip(flight[1:], pair[1:], strict=True))
-    )
+    renew = jax.tree.map(lambda old, new: _replaced(old, new, renewed), flight, pair)
+    flight = renew._replace(position=flight.position)
     progress = progress._replace(flight=flight, clock=clock, impacts=impacts, near=near, report=report)
     others = None if progress.others is None else _rows(progress.others, event.subjects)
     time, upcoming = _upcoming(balls, progress, pair, event.subjects, closed, others, settings, end)
@@ -210,8 +213,6 @@ def next_event(
 
 
 def _replaced(values, pair, renewed):
-    if values is None:
-        return None
     for index, chosen in renewed:
         values = jnp.where(chosen[None], pair[..., index, None], values)
     return values
@@ -238,7 +239,7 @@ def _with_planes(
     if contact is not None:
         planes = contact[..., balls.bodies :] | jnp.moveaxis(pushes, 0, -1)
         contact = contact.at[..., balls.bodies :].set(planes)
-    return report._replace(touched=report.touched | jnp.any(pushes, axis=0), contact=contact)
+    return report._replace(contact=contact).with_touched(jnp.any(pushes, axis=0))
 
 
 def _supported_pair(balls, pair: Flight, event: Event, settled, report, settings: Settings):
@@ -246,7 +247,7 @@ def _supported_pair(balls, pair: Flight, event: Event, settled, report, settings
     radii = balls.radii[event.subjects]
     held, closed, pushes = supported(balls, pair, radii, rest_speed=settings.rest_speed)
     loose = ~jnp.take_along_axis(settled, event.subjects, axis=1)
-    pair = Flight(*(jnp.where(loose[None], new, old) for new, old in zip(held, pair, strict=True)))
+    pair = jax.tree.map(lambda new, old: jnp.where(loose[None], new, old), held, pair)
     pushing = jnp.zeros((balls.planes, *settled.shape), bool)
     chosen = event.is_first(balls.bodies) & event.happens[:, None], event.is_second(balls.bodies)
     for index in range(2):
@@ -283,7 +284,7 @@ def _settle_down(balls: Balls, progress: Progress, settings: Settings, end, join
         acceleration = jnp.where(cluster[None], 0, acceleration)
     velocity = jnp.where(cluster[None], result.velocity, flight.velocity)
     report = _with_planes(balls, progress.report, result.pushes_plane)
-    report = report._replace(touched=report.touched | jnp.any(result.pushes_body, axis=-1))
+    report = report.with_touched(jnp.any(result.pushes_body, axis=-1))
     if report.contact is not None:
         bodies = report.contact[..., : balls.bodies] | result.pushes_body
         report = report._replace(contact=report.contact.at[..., : balls.bodies].set(bodies))

@@ -6,6 +6,7 @@ them. Arrays have the layout (dimension, scenes, bodies), so that a scene's bodi
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -36,7 +37,7 @@ class Flight(NamedTuple):
 
     def of(self, bodies: Int[Array, "scenes *any"]) -> "Flight":
         """The flights of some bodies of every scene."""
-        return Flight(*(None if x is None else pick(x, bodies) for x in self))
+        return jax.tree.map(lambda values: pick(values, bodies), self)
 
 
 class Codes(NamedTuple):

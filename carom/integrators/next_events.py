@@ -3,6 +3,7 @@
 Subjects are the bodies whose next event is asked for.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -81,7 +82,7 @@ def _meetings(balls, flight, own, radii, subjects, settled, others, remaining, r
     """When each subject meets another body next, and which."""
     if others is None:
         every = jnp.arange(balls.bodies, dtype=subjects.dtype)[None, None, :]
-        there = Flight(*(None if x is None else x[:, :, None, :] for x in flight))
+        there = jax.tree.map(lambda values: values[:, :, None, :], flight)
     else:
         every, there = others, flight.of(others)
     reach = radii[:, :, None] + balls.radii[every]

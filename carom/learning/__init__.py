@@ -8,6 +8,7 @@ from carom.learning.model_file import load_model, read_notes, save_model
 from carom.learning.parameters import Parameter
 from carom.learning.run_folder import load_run, new_run_folder, save_run
 from carom.learning.touch_sensor import Touch, TouchSensor
+from carom.learning.trimming import around_impact
 from carom.learning.unknowns import Learned
 from carom.learning.window_loss import Losses, WindowedSettings
 from carom.learning.windowed import Fit, fit_many, fit_windowed
@@ -22,6 +23,7 @@ __all__ = [
     "Touch",
     "TouchSensor",
     "WindowedSettings",
+    "around_impact",
     "fit",
     "fit_latent",
     "fit_latent_many",

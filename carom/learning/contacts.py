@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from carom.data import Run
 from carom.learning.motion_windows import WindowFit, Windows, local_noise
-from carom.learning.touch_sensor import TouchSensor
+from carom.learning.touch_sensor import STRONGEST, TouchSensor
 from carom.mechanics import Pair, Scene, Wall
 
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -41,6 +41,8 @@ class Impacts:
     """Standard deviations of positions and velocities, from how rough the motion is."""
     acceleration: float
     """A typical size of the acceleration between impacts."""
+    spacing: int
+    """Impacts of one contact that are fewer steps apart cannot be told from each other."""
 
 
 def find_impacts(
@@ -50,6 +52,7 @@ def find_impacts(
     sensor: TouchSensor | None,
     masses_known: bool = True,
     half_width: int | None = None,
+    blind: int = 0,
     prior_log_odds: float = -15.0,
 ) -> Impacts:
     """Log-odds of an impact in every step of a run, and the steps where they are positive and greatest.
@@ -57,13 +60,15 @@ def find_impacts(
     Arguments:
         run: positions, with velocities where measured; NaN where a value is missing.
         scene: the candidate contacts.
-        sensor: how touch readings relate to impacts; None to ignore them.
+        sensor: how touch readings relate to impacts, all of it known; None to ignore them.
         masses_known: whether the share of each body in a jump is known.
         half_width: samples either side of a step that are looked at; more where no velocities were measured.
+        blind: samples either side of an impact that do not tell when it was. A contact that lasts is then
+            one impact, at the instant where the motions before it and after it would have met.
         prior_log_odds: of an impact in one step.
     """
     if half_width is None:
-        half_width = 5 if run.velocity is not None else 12
+        half_width = 5 if run.velocity is not None and np.isfinite(run.velocity).any() else 12
     windows = Windows(run, half_width)
     # A velocity is worth a position per step until both noises are known; so no unit matters.
     weight = np.array([1.0, np.median(windows.step) ** 2])
@@ -92,30 +97,46 @@ def find_impacts(
             kink[:, better, j] = here[:, better]
     told = np.zeros((steps, contacts))
     if sensor is not None and run.touch is not None:
-        for j, candidate in enumerate(scene.candidates):
-            reading = np.all(run.touch[1:, list(candidate.bodies)], axis=1)
-            told[:, j] = sensor.log_odds(reading)
+        by_body = np.stack([sensor.log_odds(reading) for reading in run.touch[1:].T], axis=1)
+        # Sensors of several bodies err independently. However good they are, a touch without any kink in the
+        # motion is no impact to learn from.
+        told = np.minimum(by_body @ scene.geometry.incidence.T, STRONGEST)
     log_odds = log_odds + prior_log_odds + told
     incidence = scene.geometry.incidence
     sharing = (incidence.astype(int) @ incidence.T.astype(int)) > 0
+    # Beyond a contact that lasts, as much of the motion is looked at as the contact took.
+    half_width += 2 * blind
     chosen = _peaks(log_odds, half_width, sharing)
     smooth_gap = [_gap(candidate, scene, smooth.position) for candidate in scene.candidates]
     smooth_gap = np.stack(smooth_gap, axis=1) if smooth_gap else np.zeros((steps, 0))
     gap, before, after = kink
-    peaks = Impacts(log_odds, chosen, gap, before, after, smooth_gap, noise, typical)
-    return _at_best_neighbours(peaks, windows, scene, told, masses_known=masses_known, stiffness=stiffness)
+    peaks = Impacts(log_odds, chosen, gap, before, after, smooth_gap, noise, typical, half_width)
+    return _at_best_neighbours(
+        peaks,
+        run,
+        scene,
+        told,
+        masses_known=masses_known,
+        stiffness=stiffness,
+        half_width=half_width,
+        blind=blind,
+    )
 
 
 def _at_best_neighbours(
     peaks: Impacts,
-    windows: Windows,
+    run: Run,
     scene: Scene,
     told: Float[np.ndarray, "steps contacts"],
     *,
     masses_known: bool,
     stiffness: float,
+    half_width: int,
+    blind: int,
 ) -> Impacts:
     """Every found impact at the step, of its own and those within `REACH`, where a kink explains most.
+
+    A contact that lasts hides `blind` samples either side, and its impact may be anywhere among them.
 
     Neighbouring steps are compared within one window, that of the step where the impact was found, since
     gains over different windows do not compare: each leaves out what another must explain. The log-odds of
@@ -125,31 +146,33 @@ def _at_best_neighbours(
     """
     log_odds, chosen = peaks.log_odds.copy(), peaks.chosen.copy()
     kink = np.stack([peaks.gap, peaks.before, peaks.after])
-    weight, position, steps = 1 / peaks.noise**2, windows.filled_position, len(log_odds)
-    shifts = np.arange(-REACH, REACH + 1)
+    weight, steps, reach = 1 / peaks.noise**2, len(log_odds), REACH + blind
+    shifts = np.arange(-reach, reach + 1)
     for j, candidate in enumerate(scene.candidates):
         found = np.flatnonzero(peaks.chosen[:, j])
         if not len(found):
             continue
+        windows = Windows(run, half_width, blind=blind, at=found)
+        position = windows.filled_position
         directions = _directions(candidate, scene, position, masses_known)
         fits = [windows.fit(directions, p + shift, weight, stiffness) for shift in shifts for p in PLACES]
         explained = np.stack([-0.5 * fit.misfit(weight, stiffness) for fit in fits])
-        explained = explained.reshape(len(shifts), len(PLACES), steps)
-        for old in found:
-            by_shift = explained[:, :, old].max(axis=1)
+        explained = explained.reshape(len(shifts), len(PLACES), len(found))
+        for row, old in enumerate(found):
+            by_shift = explained[:, :, row].max(axis=1)
             near = old + shifts
             inside = (near >= 0) & (near < steps)
             reading = told[np.clip(near, 0, steps - 1), j] - told[old, j]
-            gain = np.where(inside, by_shift - by_shift[REACH] + reading, -np.inf)
+            gain = np.where(inside, by_shift - by_shift[reach] + reading, -np.inf)
             log_odds[near[inside], j] = peaks.log_odds[old, j] + gain[inside]
             best = int(np.argmax(gain))
             new = near[best]
             chosen[old, j] = False
             chosen[new, j] = True
-            if new != old:
-                fit = fits[best * len(PLACES) + int(np.argmax(explained[best, :, old]))]
+            if new != old or blind:
+                fit = fits[best * len(PLACES) + int(np.argmax(explained[best, :, row]))]
                 there = _kink(candidate, scene, position, fit)
-                kink[:, new, j] = np.where(_possible(there), there, kink[:, :, j])[:, old]
+                kink[:, new, j] = there[:, row] if _possible(there)[row] else kink[:, old, j]
     return replace(peaks, log_odds=log_odds, chosen=chosen, gap=kink[0], before=kink[1], after=kink[2])
 
 

@@ -19,14 +19,17 @@ class Misfit(NamedTuple):
     """Mean square of the residuals close to impacts, over that of the others."""
     excess: float
     """Fitted noise over the roughness of the data."""
+    unexplained: float
+    """Fitted noise over half the range of the data, the largest over positions and velocities."""
 
 
 def diagnose(
-    residuals: list[Float[np.ndarray, "samples channels"]],
-    near: list[Bool[np.ndarray, "samples"]],
+    residuals: list[Float[np.ndarray, "_ channels"]],
+    near: list[Bool[np.ndarray, "_"]],
     noise: Float[np.ndarray, "2"],
     roughness: Float[np.ndarray, "2"],
     known: Bool[np.ndarray, "2"],
+    reach: Float[np.ndarray, "2"],
 ) -> Misfit:
     """Judge the residuals of all runs, in units of the fitted noise.
 
@@ -36,6 +39,7 @@ def diagnose(
         noise: fitted standard deviations of positions and velocities.
         roughness: the same from how rough the data are over a few samples, whatever the model.
         known: which of the two channels were measured.
+        reach: half the range of positions and of velocities.
     """
     correlations = [_autocorrelation(r[:, c]) for r in residuals for c in range(r.shape[1])]
     sums = np.array([(s, n) for s, n in correlations if n > 3])
@@ -46,6 +50,7 @@ def diagnose(
     if np.isfinite(close).sum() > 5 and np.isfinite(far).sum() > 5:
         ratio = float(np.nanmean(close**2) / max(np.nanmean(far**2), 1e-12))
     excess = float(np.max((noise / roughness)[known])) if known.any() else 1.0
+    unexplained = float(np.max((noise / reach)[known])) if known.any() else 0.0
     messages = []
     if excess > 1.5:
         messages.append(
@@ -62,7 +67,7 @@ def diagnose(
             "Neighbouring residuals resemble each other: look for drag (learn damping), spin, a wrong time "
             "step, or forces between the bodies (a joint field)."
         )
-    return Misfit(tuple(messages), z, ratio, excess)
+    return Misfit(tuple(messages), z, ratio, excess, unexplained)
 
 
 def _autocorrelation(series: Float[np.ndarray, "samples"]) -> tuple[float, int]:

@@ -10,7 +10,17 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from carom.learning.least_squares import Bounds, Prior, Unknowns, minimise, shared_covariance
+from carom.learning.least_squares import (
+    Bounds,
+    Prior,
+    Unknowns,
+    local_variances,
+    minimise,
+    scatter_covariance,
+    settle,
+    shared_covariance,
+)
+from carom.learning.run_unknowns import RunShape, with_run
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
 from carom.models import ImpactNetwork
@@ -22,6 +32,10 @@ OVERLAP = 0.005
 """How far, as a share of the noise, a start state may reach into a surface, softly."""
 ITERATIONS = 12
 """Steps of least squares between two estimates of noise and smoothness."""
+LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
+"""How little and how much restitution may scatter from run to run."""
+TELLING = 0.9
+"""The share of its prior variance that a restitution keeps where the data say hardly anything of it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,8 @@ class Estimate(NamedTuple):
     noise: Float[Values, "2"]
     precision: Float[Values, "2"]
     """Of the prior that the force is flat, and that it is straight."""
+    spread: Float[Values, "laws"]
+    """Standard deviations of restitutions from run to run."""
 
 
 class Outcome(NamedTuple):
@@ -56,6 +72,10 @@ class Outcome(NamedTuple):
     log_likelihood: Float[Values, ""]
     covariance: Float[Values, "shared shared"]
     """Of the shared unknowns, the others integrated out."""
+    scatter: Float[Values, "shared shared"]
+    """The same by how much the segments disagree."""
+    local_error: Float[Values, "segments local"]
+    """Standard errors of the unknowns of the segments."""
     gradient: Float[Values, "shared"]
     """Of the cost; zero but for unknowns that lean on a bound."""
 
@@ -75,17 +95,67 @@ def segment_motion(model: ImpactNetwork, start: State, duration, schedule) -> tu
     return states, instants
 
 
-def split_local(local, model: ImpactNetwork) -> tuple[State, Array]:
-    """The unknowns of one segment: its start state, and what its run adds to the gaps."""
-    size, shape = model.scene.coordinates, (model.scene.bodies, model.scene.dimension)
-    state = State(local[:size].reshape(shape), local[size : 2 * size].reshape(shape))
-    return state, local[2 * size :]
+def segment_residuals(
+    template: ImpactNetwork,
+    hinge: Scalar,
+    units: Units,
+    noise: Float[Values, "2"],
+    unravel: SharedShape,
+    own: RunShape,
+    shared: Float[Values, "shared"],
+    local: Float[Values, "local"],
+    data: Segments,
+) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
+    """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""
+    start = own.start(jnp.asarray(local))
+    model = with_run(with_unknowns(template, unravel(shared), units), own.unknowns(local))
+    motion, instants = segment_motion(model, start, data.duration, data.schedule)
+    predicted = jnp.stack([motion.position, motion.velocity], axis=1)
+    away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
+    # Where no sample counts, nothing else does.
+    seen = jnp.any(data.known, axis=(1, 2, 3))
+    early = jnp.maximum(data.earliest + MARGIN - instants, 0)
+    late = jnp.maximum(instants - data.latest + MARGIN, 0)
+    timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
+    if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
+        return away.reshape(len(away), 2, -1), timing
+    overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (OVERLAP * noise[0])
+    overlap = jnp.where(seen[0], overlap, 0)
+    return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
 
 
-@partial(jax.jit, static_argnames="unravel")
-def improve_together(template: ImpactNetwork, hinge: Scalar, *batch, unravel: SharedShape) -> Outcome:
+@partial(jax.jit, static_argnames=("unravel", "own"))
+def unexplained(
+    template: ImpactNetwork,
+    hinge: Scalar,
+    units: Units,
+    estimate: Estimate,
+    segments: Segments,
+    *,
+    unravel: SharedShape,
+    own: RunShape,
+) -> Float[Array, "segments"]:
+    """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are."""
+    unknowns, noise = estimate[:2]
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own)
+    nothing = jnp.zeros_like(unknowns.shared)
+    first = jnp.asarray(unknowns.local)
+    prior = Prior(nothing, nothing, first, jnp.zeros_like(first), lambda shared: nothing[:1])
+    local = settle(residuals, unknowns, segments, prior, iterations=8)
+
+    def cost(local, data):
+        measured, others = residuals(unknowns.shared, local, data)
+        return 0.5 * (jnp.sum(measured**2) + jnp.sum(others**2))
+
+    return jax.vmap(cost)(local, segments)
+
+
+@partial(jax.jit, static_argnames=("unravel", "own"))
+def improve_together(
+    template: ImpactNetwork, hinge: Scalar, *batch, unravel: SharedShape, own: RunShape
+) -> Outcome:
     """`improve` for many estimations of one shape at once."""
-    return jax.vmap(partial(improve, template, hinge, unravel=unravel))(*batch)
+    return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own))(*batch)
 
 
 def improve(
@@ -97,37 +167,24 @@ def improve(
     prior_local: tuple[Array, Array],
     *,
     unravel: SharedShape,
+    own: RunShape,
 ) -> Outcome:
-    """Least squares, then noise and smoothness anew.
+    """Least squares, then noise, smoothness and the scatter of restitution anew.
 
     Arguments:
         template: the model, whose unknowns are replaced.
         hinge: how softly scheduled impacts are kept within their time, as a share of a step.
         prior_local: means and precisions of the unknowns of the segments.
     """
-    unknowns, noise, precision = estimate
+    unknowns, noise, precision, spread = estimate
+    local_mean, local_precision = prior_local
+    local_precision = local_precision.at[:, own.restitution].set(1 / spread[None] ** 2)
     first = unravel(unknowns.shared)
     low, high = (ravel_pytree(x)[0] for x in shared_bounds(first))
     weights = first.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
 
-    def residuals(shared, local, data):
-        start, shift = split_local(local, template)
-        model = with_unknowns(template, unravel(shared), units, shift if shift.size else None)
-        motion, instants = segment_motion(model, start, data.duration, data.schedule)
-        predicted = jnp.stack([motion.position, motion.velocity], axis=1)
-        away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
-        # Where no sample counts, nothing else does.
-        seen = jnp.any(data.known, axis=(1, 2, 3))
-        early = jnp.maximum(data.earliest + MARGIN - instants, 0)
-        late = jnp.maximum(instants - data.latest + MARGIN, 0)
-        timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
-        if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
-            return away.reshape(len(away), 2, -1), timing
-        overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (OVERLAP * noise[0])
-        overlap = jnp.where(seen[0], overlap, 0)
-        return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
-
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own)
     mean, precisions = (ravel_pytree(part)[0] for part in shared_prior(first, units))
 
     def rough(shared):
@@ -136,11 +193,12 @@ def improve(
     def rough_residuals(shared):
         return (jnp.sqrt(precision)[:, None] * rough(shared)).ravel()
 
+    prior = Prior(mean, precisions, local_mean, local_precision, rough_residuals)
     solution = minimise(
         residuals,
         unknowns,
         segments,
-        Prior(mean, precisions, *prior_local, rough_residuals),
+        prior,
         Bounds(low, high),
         max_iterations=ITERATIONS,
     )
@@ -164,11 +222,34 @@ def improve(
     used = spent + unknowns.local.size + (unknowns.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     variance = squares / jnp.maximum(counts * freedom, 1.0)
-    new_noise = jnp.where(counts > 0, jnp.sqrt(jnp.maximum(variance, 1e-14)), noise)
-    likelihood = -jnp.sum(counts * jnp.log(new_noise))
+    new_noise = jnp.where(counts > 0, jnp.maximum(jnp.sqrt(variance), units.resolution), noise)
+    variances = local_variances(solution.normal, covariance)
+    new_spread, scattered = _spread(
+        solution.unknowns.local[:, own.restitution], variances[:, own.restitution], spread
+    )
+    likelihood = -jnp.sum(counts * jnp.log(new_noise)) - jnp.sum(scattered * jnp.log(new_spread))
     return Outcome(
-        Estimate(solution.unknowns, new_noise, new_precision),
+        Estimate(solution.unknowns, new_noise, new_precision, new_spread),
         likelihood,
         covariance,
+        scatter_covariance(solution.normal, covariance),
+        jnp.sqrt(jnp.maximum(variances, 0)),
         solution.normal.shared_gradient,
     )
+
+
+def _spread(
+    away: Float[Values, "segments laws"],
+    variance: Float[Values, "segments laws"],
+    spread: Float[Values, "laws"],
+) -> tuple[Float[Array, "laws"], Float[Array, "laws"]]:
+    """How widely restitutions scatter about what holds for all runs, and how many of them say so.
+
+    The expected square of what each adds (EM): MacKay's faster rule falls to zero, and stays there, where the
+    first rounds explain little. A segment without an impact says nothing, and one alone does not scatter.
+    """
+    telling = variance < TELLING * spread[None] ** 2
+    count = jnp.sum(telling, axis=0).astype(away.dtype)
+    expected = jnp.sum(jnp.where(telling, away**2 + variance, 0), axis=0) / jnp.maximum(count, 1)
+    wanted = jnp.clip(jnp.sqrt(expected), LEAST_SPREAD, GREATEST_SPREAD)
+    return jnp.where(count > 1, wanted, spread), count

@@ -24,6 +24,8 @@ from carom.learning.latent_fit import LatentFit, describe
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.least_squares import Unknowns
 from carom.learning.problem import Problem
+from carom.learning.rescheduling import reschedule
+from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, layout
 from carom.learning.touch_sensor import PERFECT, Touch
 from carom.learning.unknowns import initial_shared
@@ -36,8 +38,14 @@ LOOSE, HINGE = 0.3, 3e-3
 """How softly scheduled impacts are kept within their time, at first and in the end, as a share of a step."""
 FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
-ROUNDS, SETTLED = 8, 0.2
+SCATTER = 0.2
+"""How widely restitutions scatter from run to run, before anything is known."""
+ROUNDS, SETTLED = 16, 0.2
 """Rounds of a stage at most, and the change of the log-likelihood that ends it."""
+
+
+RESCHEDULES = 4
+"""Times at most that impacts are moved to likelier steps."""
 
 
 def fit_latent(
@@ -85,13 +93,17 @@ def fit_latent_many(
         raise InputError(
             f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
         )
+    # The CD-Lagrange step relates velocities to one step size; the exact one takes steps as they come.
+    even = all(recording.even for recording in recordings)
+    if settings.scheme == "cd_lagrange" and not even:
+        raise InputError('The CD-Lagrange step needs a constant time between samples; use scheme="auto".')
     began = time.perf_counter()
     first: ImpactScheme = "constraint_exact" if settings.scheme == "auto" else settings.scheme
     with jax.enable_x64(True):
         fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first)]
         # Velocities that are declared to lie between the samples come from such a scheme.
         staggered = scene.velocity_grid == "sample"
-        if settings.scheme == "auto" and (staggered or any(_doubtful(fit) for fit in fits[0])):
+        if settings.scheme == "auto" and even and (staggered or any(_doubtful(fit) for fit in fits[0])):
             fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange"))
     seconds = (time.perf_counter() - began) / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]
@@ -123,6 +135,7 @@ def _fit_scheme(
         scheme=scheme,
         field=settings.field,
         restitution_terms=learned.restitution_terms,
+        detection=settings.detection,
         key=jax.random.key(0),
     )
     sensor = {"observed": PERFECT, "inferred": None, "imperfect": settings.sensor}[settings.touch]
@@ -130,6 +143,7 @@ def _fit_scheme(
         Problem.of(recording, template, settings, sensor, None if starts is None else starts[index])
         for index, recording in enumerate(recordings)
     ]
+    own = RunShape.of(scene, learned)
     guesses = [
         initial_shared(template, learned, **problem.guess, generator=np.random.default_rng([seed, number]))
         for problem, seed in zip(problems, seeds, strict=True)
@@ -150,15 +164,18 @@ def _fit_scheme(
         ),
         np.stack([problem.noise for problem in batch]),
         np.tile([FLAT, STRAIGHT], (len(batch), 1)),
+        np.full((len(batch), own.laws), SCATTER),
     )
     history: list[np.ndarray] = []
-    run = partial(_run, template, unravel, history)
+    run = partial(_run, template, unravel, own, history)
     outcome = run(estimate, batch, places)
     likelihoods = np.asarray(outcome.log_likelihood).reshape(len(problems), settings.starts)
     picked = np.argmax(np.where(np.isfinite(likelihoods), likelihoods, -np.inf), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
     outcome = _pick(outcome, chosen)
     history[:] = [values[chosen] for values in history]
+    if scheme == "cd_lagrange":
+        problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
     for horizon in horizons[1:]:
         coarser = layout(recordings[0], horizon)
         joined = _joined(outcome.estimate, places, coarser)
@@ -170,6 +187,7 @@ def _fit_scheme(
             problem,
             template,
             unravel,
+            own,
             settings,
             places,
             _pick(outcome, index),
@@ -180,9 +198,36 @@ def _fit_scheme(
     ]
 
 
+def _reschedule(
+    run,
+    problems: list[Problem],
+    template: ImpactNetwork,
+    unravel: SharedShape,
+    outcome: Outcome,
+    places: Layout,
+) -> tuple[list[Problem], Outcome]:
+    """Impacts at the steps that the model finds likeliest, and the model anew, until none moves."""
+    for _ in range(RESCHEDULES):
+        moved = [
+            reschedule(problem, template, unravel, _pick(outcome, index).estimate, LOOSE)
+            for index, problem in enumerate(problems)
+        ]
+        settled = all(
+            np.array_equal(old.chosen, new.chosen)
+            for before, after in zip(problems, moved, strict=True)
+            for old, new in zip(before.impacts, after.impacts, strict=True)
+        )
+        problems = moved
+        if settled:
+            break
+        outcome = run(outcome.estimate, problems, places)
+    return problems, outcome
+
+
 def _run(
     template: ImpactNetwork,
     unravel: SharedShape,
+    own: RunShape,
     history: list[np.ndarray],
     estimate: Estimate,
     problems: Sequence[Problem],
@@ -198,12 +243,14 @@ def _run(
         problem.with_known_starts(local, places)
         for problem, local in zip(problems, estimate.unknowns.local, strict=True)
     ]
-    mean, precision = (np.stack(part) for part in zip(*known, strict=True))
-    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=mean))
+    local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
+    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
     hinge, before = LOOSE, np.full(len(problems), -np.inf)
     number = 0
     while True:
-        outcome = improve_together(template, hinge, units, estimate, data, (mean, precision), unravel=unravel)
+        outcome = improve_together(
+            template, hinge, units, estimate, data, (mean, precision), unravel=unravel, own=own
+        )
         estimate, likelihood = outcome.estimate, np.asarray(outcome.log_likelihood)
         history.append(likelihood)
         # What is not finite will not settle by itself, nor should the others wait for it.

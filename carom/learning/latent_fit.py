@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -9,17 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from carom.data import Recording
 from carom.integrators import SCHEDULED
 from carom.learning.contacts import Impacts
 from carom.learning.diagnosis import Misfit, diagnose
-from carom.learning.estimation import Outcome, SharedShape, segment_motion, split_local
+from carom.learning.estimation import Outcome, SharedShape, segment_motion
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.parameters import Parameter, describe_parameters
 from carom.learning.problem import Problem
+from carom.learning.run_unknowns import RunShape, RunUnknowns, with_run
 from carom.learning.segments import Layout, Plan, Segments
+from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
 from carom.models import ImpactNetwork
 from carom.types import State
+
+NEGLIGIBLE = 0.02
+"""Residuals as a share of the range of motion that make no failure, however small the noise is."""
+ENOUGH_RUNS = 8
+"""Runs whose disagreement tells how uncertain a parameter is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +53,12 @@ class LatentFit:
     impacts: tuple[Impacts, ...]
     motions: tuple[Motion, ...]
     """Every run from its fitted start state."""
-    run_gaps: Float[np.ndarray, "runs contacts"] | None
-    """What each run adds to the gaps, where that was estimated."""
+    runs: RunUnknowns
+    """What each run adds to the parameters of all, a row per run, where that was estimated."""
+    run_errors: RunUnknowns
+    """Standard errors of these."""
+    law_covariance: Float[np.ndarray, "contacts terms terms"] | None
+    """Of the terms of the restitution that holds for all runs, where it was estimated."""
     free: bool
     """Whether the gap alone, without the schedule of found impacts, explains the recording as well."""
     settings: LatentSettings
@@ -56,13 +69,22 @@ class LatentFit:
     @property
     def failed(self) -> bool:
         """Whether the fit cannot be trusted at all; `misfit` tells of smaller doubts."""
-        return not np.isfinite(self.log_likelihood) or self.misfit.excess > 4
+        return not np.isfinite(self.log_likelihood) or (
+            self.misfit.excess > 4 and self.misfit.unexplained > NEGLIGIBLE
+        )
+
+    def in_run(self, index: int) -> ImpactNetwork:
+        """The model as it is in one run, with the gaps, restitution and masses of that run."""
+        return with_run(
+            self.model, jax.tree.map(lambda part: jnp.asarray(part[index], jnp.float32), self.runs)
+        )
 
 
 def describe(
     problem: Problem,
     template: ImpactNetwork,
     unravel: SharedShape,
+    own: RunShape,
     settings: LatentSettings,
     places: Layout,
     scheduled: Outcome,
@@ -77,16 +99,17 @@ def describe(
         scheduled.log_likelihood
     )
     best = freed if agrees else scheduled
-    unknowns, noise, _ = best.estimate
+    unknowns, noise, _, scatter = best.estimate
     shared = unravel(np.asarray(unknowns.shared))
     model = with_unknowns(template, shared, problem.units)
     segments = problem.segments(places, free=agrees and template.scheme != "cd_lagrange")
     local = np.asarray(unknowns.local)
-    motion = _retrace(model, local, segments.duration, segments.schedule)
-    size = 2 * template.scene.coordinates
-    run_gaps = None
-    if problem.run_gaps is not None:
-        run_gaps = np.array([local[places.run == r, size:].mean(axis=0) for r in range(len(impacts))])
+    motion = _retrace(model, local, segments.duration, segments.schedule, own=own)
+    # A run in several pieces is known by the piece that knows most.
+    errors = np.asarray(best.local_error)
+    pieces = [np.flatnonzero(places.run == r) for r in range(len(impacts))]
+    clearest = np.array([rows[np.argmin(errors[rows], axis=0)] for rows in pieces])
+    columns = np.arange(errors.shape[1])
     motions = _motions(recording, places, motion, segments, np.asarray(noise))
     widths = None
     if template.scheme == "cd_lagrange" and settings.learned.gap:
@@ -94,7 +117,10 @@ def describe(
         # Any surface between arrivals with contact and without explains the data: a uniform distribution.
         shared = shared._replace(shift=model.contact.shift)
         widths = halves / np.sqrt(3)
-    spread = unravel(np.sqrt(np.maximum(np.diagonal(best.covariance), 0)))
+    covariance = np.asarray(best.covariance)
+    if len(places.run) == len(recording.runs) >= ENOUGH_RUNS:
+        covariance = _wider(covariance, np.asarray(best.scatter))
+    spread = unravel(np.sqrt(np.maximum(np.diagonal(covariance), 0)))
     if widths is not None:
         spread = spread._replace(shift=widths)
     pull = unravel(np.asarray(best.gradient))
@@ -108,14 +134,21 @@ def describe(
         pull,
         jax.tree.map(lambda x: 1 / np.sqrt(x), precisions),
         np.asarray(counted),
+        np.asarray(scatter),
     )
+    if problem.sensor is not None:
+        parameters += sensor_parameters(problem.sensor)
     known = np.array([True, recording.has_velocity])
+    # What is left below the resolution has a shape too, that of the network's last digits.
+    resolved = (np.asarray(noise) > problem.units.resolution)[None, :, None, None]
+    shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
     misfit = diagnose(
-        [motion.residual.reshape(len(motion.residual), -1) for motion in motions],
+        [residual.reshape(len(residual), -1) for residual in shown],
         [_near(found) for found in impacts],
         np.asarray(noise),
         problem.noise,
         known,
+        _reach(recording),
     )
     return LatentFit(
         model=jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model),
@@ -125,7 +158,9 @@ def describe(
         log_likelihood=float(best.log_likelihood),
         impacts=tuple(impacts),
         motions=motions,
-        run_gaps=run_gaps,
+        runs=own.unknowns(local[clearest, columns]),
+        run_errors=own.unknowns(errors[clearest, columns]),
+        law_covariance=_law_covariance(covariance, unravel) if shared.restitution.size else None,
         free=agrees,
         settings=settings,
         history=history,
@@ -133,20 +168,31 @@ def describe(
     )
 
 
-@jax.jit
-def _retrace(model: ImpactNetwork, local, duration, schedule) -> State:
+@partial(jax.jit, static_argnames="own")
+def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape) -> State:
     """All segments from their start states."""
 
     def one(local, duration, schedule):
-        start, shift = split_local(local, model)
-        if shift.size:
-            shifted = model.contact.shift + shift
-            return segment_motion(
-                eqx.tree_at(lambda m: m.contact.shift, model, shifted), start, duration, schedule
-            )
-        return segment_motion(model, start, duration, schedule)
+        in_run = with_run(model, own.unknowns(local))
+        return segment_motion(in_run, own.start(local), duration, schedule)
 
     return jax.vmap(one)(local, duration, schedule)[0]
+
+
+def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+    """Either covariance with every standard deviation raised to the greater of the two.
+
+    Where the model explains the data both say the same; where it does not, runs disagree by more than noise.
+    """
+    diagonals = [np.maximum(np.diagonal(matrix), 1e-300) for matrix in (covariance, scatter)]
+    factor = np.sqrt(np.maximum(diagonals[1] / diagonals[0], 1.0))
+    return covariance * factor[:, None] * factor[None, :]
+
+
+def _law_covariance(covariance: np.ndarray, unravel: SharedShape) -> np.ndarray:
+    """The blocks of a covariance that belong to the restitution of each contact."""
+    places = np.asarray(unravel(np.arange(len(covariance), dtype=float)).restitution, int)
+    return np.stack([covariance[np.ix_(rows, rows)] for rows in places])
 
 
 def _motions(recording, places: Layout, motion: State, segments: Segments, noise) -> tuple[Motion, ...]:
@@ -163,6 +209,19 @@ def _motions(recording, places: Layout, motion: State, segments: Segments, noise
     return tuple(result)
 
 
+def _reach(recording: Recording) -> np.ndarray:
+    """Half the range of positions and of velocities, the widest of all coordinates."""
+    halves = []
+    for channel in ("position", "velocity"):
+        parts = [getattr(run, channel) for run in recording.runs]
+        if parts[0] is None:
+            halves.append(np.inf)
+            continue
+        values = np.concatenate(parts)
+        halves.append(0.5 * np.max(np.nanmax(values, axis=0) - np.nanmin(values, axis=0)))
+    return np.maximum(halves, 1e-300)
+
+
 def _near(found: Impacts, width: int = 5) -> np.ndarray:
     """Samples within a few of an impact."""
     steps = np.convolve(found.chosen.any(axis=1), np.ones(2 * width), "same") > 0
@@ -172,17 +231,19 @@ def _near(found: Impacts, width: int = 5) -> np.ndarray:
 def _with_margin(
     model: ImpactNetwork, motions: Sequence[Motion], decided: Sequence[Plan]
 ) -> tuple[ImpactNetwork, np.ndarray]:
-    """Surfaces halfway between arrivals with contact and without, and half of what lies between.
+    """Surfaces halfway between positions tested with contact and without, and half of what lies between.
 
-    The CD-Lagrange step asks no more of them: an arrival below is a contact.
+    The CD-Lagrange step asks no more of them: a position below is a contact.
     """
     geometry, shift = model.scene.geometry, np.array(model.contact.shift)
     halves = np.full(shift.shape, np.inf)
     touched = [[] for _ in shift]
     passed = [[] for _ in shift]
     for motion, plan in zip(motions, decided, strict=True):
-        arrival = motion.position[:-1] + model.step_size * motion.velocity[:-1]
-        gap = np.asarray(jax.vmap(geometry.gap)(jnp.asarray(arrival)))
+        tested = motion.position[:-1]
+        if model.detection == "arrival":
+            tested = tested + model.step_size * motion.velocity[:-1]
+        gap = np.asarray(jax.vmap(geometry.gap)(jnp.asarray(tested)))
         for j in range(len(shift)):
             hit = plan.schedule[:, j] == SCHEDULED
             touched[j] += list(gap[hit, j])

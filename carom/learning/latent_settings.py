@@ -5,7 +5,7 @@ from typing import Literal
 
 from carom.learning.touch_sensor import Touch, TouchSensor
 from carom.learning.unknowns import Learned
-from carom.models.impact_network import Field, ImpactScheme
+from carom.models.impact_network import Detection, Field, ImpactScheme
 
 
 @dataclass(frozen=True)
@@ -14,11 +14,12 @@ class LatentSettings:
 
     Arguments:
         touch: whether touch readings are perfect ("observed"), ignored ("inferred"), or "imperfect".
-        sensor: rates and delay of an imperfect sensor.
+        sensor: rates and delay of an imperfect sensor; what it does not state is estimated.
         learned: which physical parameters are estimated.
         scheme: the model's step; "auto" tries the exact one, and where that leaves doubts the other too, and
             keeps the likelier.
-        field: whether all bodies move in one field and act on each other by contact alone, or not.
+        detection: where the CD-Lagrange step looks for contacts.
+        field: whether all bodies move in one field and act on each other by contact alone, or not, or freely.
         hidden: units of the potential's hidden layer.
         starts: random initial weights that are tried together.
         horizons: samples per segment, stage by stage; whole runs come last by themselves.
@@ -30,6 +31,7 @@ class LatentSettings:
     sensor: TouchSensor = field(default_factory=TouchSensor)
     learned: Learned = field(default_factory=Learned)
     scheme: ImpactScheme | Literal["auto"] = "auto"
+    detection: Detection = "arrival"
     field: Field = "shared"
     hidden: int = 32
     starts: int = 4

@@ -54,6 +54,8 @@ class Normal(NamedTuple):
     mixed: Float[Values, "segments local shared"]
     local: Float[Values, "segments local local"]
     shared_gradient: Float[Values, "shared"]
+    pulls: Float[Values, "segments shared"]
+    """What each segment adds to the gradient by the shared unknowns."""
     local_gradient: Float[Values, "segments local"]
     cost: Float[Values, ""]
     squares: Float[Values, "channels"]
@@ -146,6 +148,48 @@ def minimise(
     return lax.while_loop(go_on, iterate, search).solution
 
 
+def settle(
+    residuals: SegmentResiduals,
+    unknowns: Unknowns,
+    segments: Any,
+    prior: Prior,
+    *,
+    iterations: int,
+) -> Float[Array, "segments local"]:
+    """The unknowns of every segment nearer to their own minimum, the shared ones as they are.
+
+    Each segment has a damping of its own; its few columns cost little beside those of the shared unknowns.
+    """
+
+    def of_segment(local, data, mean, precision):
+        def value(local):
+            measured, others = residuals(unknowns.shared, local, data)
+            return jnp.concatenate([measured.ravel(), others, jnp.sqrt(precision) * (local - mean)])
+
+        def both(local):
+            found = value(local)
+            return found, found
+
+        def iterate(carry, _):
+            local, damping = carry
+            jacobian, here = jax.jacfwd(both, has_aux=True)(local)
+            hessian = jacobian.T @ jacobian
+            damped = hessian + damping * jnp.diag(_scale(jnp.diagonal(hessian)))
+            tried = local - jnp.linalg.solve(damped, jacobian.T @ here)
+            better = jnp.sum(value(tried) ** 2) < jnp.sum(here**2)
+            return (jnp.where(better, tried, local), jnp.where(better, 0.1, 10.0) * damping), None
+
+        def settled(local):
+            (local, _), _ = lax.scan(iterate, (local, jnp.asarray(1e-3)), length=iterations)
+            return local, jnp.sum(value(local) ** 2)
+
+        # A segment may have been led astray; what is expected of it is always worth another try.
+        found, costs = jax.vmap(settled)(jnp.stack([local, mean]))
+        return found[jnp.argmin(jnp.where(jnp.isnan(costs), jnp.inf, costs))]
+
+    return jax.vmap(of_segment)(unknowns.local, segments, prior.local_mean, prior.local_precision)
+
+
 def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: Any, prior: Prior) -> Normal:
     """Jᵀ J and Jᵀ r by blocks, priors included."""
 
@@ -168,7 +212,7 @@ def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: 
             jnp.sum(measured**2, axis=(0, 2)),
         )
 
-    shared, mixed, local, shared_gradient, local_gradient, cost, squares = jax.vmap(of_segment)(
+    shared, mixed, local, pulls, local_gradient, cost, squares = jax.vmap(of_segment)(
         unknowns.local, segments
     )
     shared_away = unknowns.shared - prior.shared_mean
@@ -181,9 +225,8 @@ def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: 
         shared=jnp.sum(shared, 0) + jnp.diag(prior.shared_precision) + by_rough.T @ by_rough,
         mixed=mixed,
         local=local + jax.vmap(jnp.diag)(prior.local_precision),
-        shared_gradient=jnp.sum(shared_gradient, 0)
-        + prior.shared_precision * shared_away
-        + by_rough.T @ rough,
+        shared_gradient=jnp.sum(pulls, 0) + prior.shared_precision * shared_away + by_rough.T @ rough,
+        pulls=pulls,
         local_gradient=local_gradient + prior.local_precision * local_away,
         cost=jnp.sum(cost) + 0.5 * (penalty + jnp.sum(rough**2)),
         squares=jnp.sum(squares, axis=0),
@@ -225,6 +268,29 @@ def shared_covariance(normal: Normal) -> Float[Array, "shared shared"]:
     # should.
     inverse = jnp.linalg.inv(correlation + 1e-13 * jnp.eye(len(scale)))
     return inverse / scale[:, None] / scale[None, :]
+
+
+def scatter_covariance(
+    normal: Normal, covariance: Float[Array, "shared shared"]
+) -> Float[Array, "shared shared"]:
+    """The covariance of the shared unknowns by how much the segments disagree about them (the sandwich).
+
+    It holds where residuals within a segment are neither white nor of the size of the noise, as long as the
+    segments are independent of each other; it takes many of them.
+    """
+    solved = _schur(normal, jnp.zeros(()))[2]
+    pulls = normal.pulls - jnp.einsum("slp,sl->sp", solved, normal.local_gradient)
+    count = len(pulls)
+    return covariance @ (pulls.T @ pulls) @ covariance * (count / max(count - 1, 1))
+
+
+def local_variances(
+    normal: Normal, covariance: Float[Array, "shared shared"]
+) -> Float[Array, "segments local"]:
+    """Variances of the unknowns of the segments, those that are shared integrated out."""
+    solved, inverse = _schur(normal, jnp.zeros(()))[2:]
+    shared = jnp.einsum("slp,pq,slq->sl", solved, covariance, solved)
+    return jax.vmap(jnp.diagonal)(inverse) + shared
 
 
 def log_determinant(normal: Normal) -> Float[Array, ""]:

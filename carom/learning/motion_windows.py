@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from carom.data import Run
 
@@ -24,33 +24,47 @@ class WindowFit:
 
 
 class Windows:
-    """Least squares over a few samples around every step: q = q₀ + v t + ½ a t² + Δ (t − t_c)₊."""
+    """Least squares over a few samples around every step: q = q₀ + v t + ½ a t² + Δ (t − t_c)₊.
 
-    def __init__(self, run: Run, half_width: int):
-        steps, (bodies, dimension) = len(run) - 1, run.position.shape[1:]
+    Arguments:
+        half_width: samples either side of the step.
+        blind: of these the nearest ones that are not looked at, where a contact may last.
+        at: the steps; all by default.
+    """
+
+    def __init__(
+        self, run: Run, half_width: int, *, blind: int = 0, at: Int[np.ndarray, "steps"] | None = None
+    ):
+        at = np.arange(len(run) - 1) if at is None else at
+        steps, (bodies, dimension) = len(at), run.position.shape[1:]
         self.bodies, self.dimension = bodies, dimension
-        starts = np.clip(np.arange(steps) - half_width + 1, 0, max(0, len(run) - 2 * half_width))
+        starts = np.clip(at - half_width + 1, 0, max(0, len(run) - 2 * half_width))
         self.index = starts[:, None] + np.arange(min(2 * half_width, len(run)))
-        self.step = np.diff(run.time)
+        self.at, self.begin, self.step = at, run.time[:-1], np.diff(run.time)
         flat = run.position.reshape(len(run), -1)
         speed = np.full_like(flat, np.nan) if run.velocity is None else run.velocity.reshape(len(run), -1)
-        self.time = run.time[self.index] - run.time[:-1, None]
+        self.time = run.time[self.index] - run.time[at, None]
         self.value = np.stack([flat[self.index], speed[self.index]], axis=2)  # steps window 2 coordinates
-        self.known = np.isfinite(self.value)
+        beyond = self.index - at[:, None]
+        seen = (beyond <= -blind) | (beyond > blind)
+        self.known = np.isfinite(self.value) & seen[:, :, None, None]
         self.value = np.where(self.known, self.value, 0.0)
         columns = [np.interp(run.time, run.time[ok], c[ok]) for c in flat.T for ok in [np.isfinite(c)]]
         filled = np.stack(columns, axis=1)
-        self.filled_position = (0.5 * (filled[1:] + filled[:-1])).reshape(steps, bodies, dimension)
+        self.filled_position = (0.5 * (filled[1:] + filled[:-1]))[at].reshape(steps, bodies, dimension)
 
     def fit(self, directions, place, weight=(1.0, 1.0), stiffness: float = 0.0) -> WindowFit:
         """`directions` (steps, jumps, coordinates) or None; the jump is at `place` of the step.
 
+        A place below 0 or from 1 on lies in a step before or after, by the whole part of the number.
         `stiffness` is the precision with which accelerations are expected to vanish.
         """
         steps, coordinates = len(self.value), self.value.shape[-1]
         if directions is None:
             directions = np.zeros((steps, 0, coordinates))
-        kink = (0.5 if place is None else place) * self.step
+        whole, share = divmod(0.5 if place is None else place, 1)
+        there = np.clip(self.at + int(whole), 0, len(self.step) - 1)
+        kink = self.begin[there] - self.begin[self.at] + share * self.step[there]
         t = self.time - kink[:, None]
         ones, zeros = np.ones_like(t), np.zeros_like(t)
         # Rows: (window, channel); columns: q₀, v, a at the kink.

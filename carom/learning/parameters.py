@@ -43,6 +43,7 @@ def describe_parameters(
     pull: Shared,
     prior_spread: Shared,
     impacts: np.ndarray,
+    scatter: np.ndarray,
 ) -> tuple[Parameter, ...]:
     """All estimated parameters.
 
@@ -52,6 +53,7 @@ def describe_parameters(
         pull: the gradient of the cost at the estimate, zero unless a bound is active.
         prior_spread: standard deviations of their priors.
         impacts: number of impacts that were found at every contact.
+        scatter: how widely restitutions scatter from run to run, where that was estimated.
     """
     found = []
     for j in range(scene.contacts):
@@ -75,6 +77,10 @@ def describe_parameters(
                     ("at 1 unit of speed", "per e-fold of speed", "curvature in log speed")
                 )
             ]
+        if learned.restitution_per_run:
+            found.append(
+                _scatter(f"restitution {place}, scatter from run to run", scatter[j], int(impacts[j]))
+            )
         if learned.gap:
             found.append(
                 _free(
@@ -118,7 +124,8 @@ def contact_name(scene: Scene, j: int) -> str:
     return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {j + 1}'}"
 
 
-def _undetermined(name: str, reason: str) -> Parameter:
+def undetermined(name: str, reason: str) -> Parameter:
+    """A parameter that the data leave open, and why."""
     return Parameter(name, None, None, None, None, f"{name}: not determined by these data ({reason}).")
 
 
@@ -126,20 +133,29 @@ def _free(
     name: str, value: float, error: float, prior: float, *, seen: bool, offset: float = 0.0
 ) -> Parameter:
     if not seen:
-        return _undetermined(name, "no such impact was seen")
+        return undetermined(name, "no such impact was seen")
     if not np.isfinite(error) or error > 0.5 * prior:
-        return _undetermined(name, "its error is as large as what was known before")
+        return undetermined(name, "its error is as large as what was known before")
     value = value + offset
     low, high = value - 1.96 * error, value + 1.96 * error
     return Parameter(name, value, error, low, high, f"{name}: {value:.4g} ± {error:.2g}.")
 
 
+def _scatter(name: str, value: float, count: int) -> Parameter:
+    """The standard deviation of what single impacts say; its error is that of a normal sample's."""
+    if count < 3:
+        return undetermined(name, "it takes three impacts")
+    error = float(value / np.sqrt(2 * (count - 1)))
+    low, high = max(0.0, value - 1.96 * error), value + 1.96 * error
+    return Parameter(name, float(value), error, low, high, f"{name}: {value:.2g} ± {error:.2g}.")
+
+
 def _bounded(name: str, value: float, error: float, pull: float, *, seen: bool) -> Parameter:
     """A restitution: the normal distribution of the fit, cut off at 0 and 1."""
     if not seen:
-        return _undetermined(name, "no such impact was seen")
+        return undetermined(name, "no such impact was seen")
     if not np.isfinite(error) or error > 0.3:
-        return _undetermined(name, "its error is as large as its range")
+        return undetermined(name, "its error is as large as its range")
     # On a bound the cost still slopes; where it would have led is the centre of the distribution that is cut.
     centre = value - pull * error**2 if value in (0.0, 1.0) else value
     below, above = (_NORMAL.cdf((bound - centre) / error) for bound in (0.0, 1.0))

@@ -1,22 +1,30 @@
 """A recording with all that can be said of it before the first least squares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from carom.data import Recording
+from carom.data import Recording, Run
 from carom.learning.contacts import Impacts, find_impacts
 from carom.learning.latent_settings import LatentSettings
-from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans
+from carom.learning.run_unknowns import RunShape
+from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
+from carom.learning.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.learning.touch_sensor import TouchSensor
-from carom.learning.unknowns import Units
+from carom.learning.unknowns import MASS_SPREAD, Units
+from carom.mechanics import Scene
 from carom.models import ImpactNetwork
 from carom.models.impact_network import Field
 from carom.types import State, Values
 
 PLACES = 32
 """Where the smoothness of the force is judged."""
+RESOLUTION = 1e-5
+"""The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
+ROUNDS = 6
+"""How often impacts and the rates of a sensor are estimated in turn, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +33,18 @@ class Problem:
 
     recording: Recording
     impacts: list[Impacts]
+    sensor: SensorEstimate | None
+    """What was estimated of the touch sensor."""
     plans: list[Plan]
     guess: dict[str, np.ndarray]
     units: Units
     starts: Sequence[State] | None
-    run_gaps: np.ndarray | None
-    """First guesses of what each run adds to the gaps, where that is estimated."""
+    own: RunShape
+    run_gaps: np.ndarray
+    """First guesses of what each run adds to the gaps; no columns where that is not estimated."""
+    surfaces: list[np.ndarray]
+    """Where the surfaces seem to be in each run."""
+    blind: int
 
     @classmethod
     def of(
@@ -41,54 +55,133 @@ class Problem:
         sensor: TouchSensor | None,
         starts: Sequence[State] | None,
     ) -> "Problem":
-        known = not settings.learned.masses
-        impacts = [find_impacts(r, template.scene, sensor=sensor, masses_known=known) for r in recording.runs]
+        learned = settings.learned
+        own = RunShape.of(template.scene, learned)
+        impacts, estimate = infer_impacts(
+            recording,
+            template.scene,
+            sensor,
+            masses_known=not (learned.masses or learned.masses_per_run),
+            blind=settings.blind,
+        )
         guess = first_guess(impacts, recording)
         units = natural_units(recording, impacts, settings.field)
-        run_gaps = None
+        run_gaps = np.zeros((len(impacts), 0))
         surfaces = [guess["shift"]] * len(impacts)
-        if settings.learned.gap_per_run:
+        if learned.gap_per_run:
             surfaces = [first_guess([found], recording)["shift"] for found in impacts]
-            common = guess["shift"] if settings.learned.gap else 0.0
+            common = guess["shift"] if learned.gap else 0.0
             run_gaps = np.array(surfaces) - common
         decided = plans(recording, impacts, surfaces, blind=settings.blind)
-        return cls(recording, impacts, decided, guess, units, starts, run_gaps)
+        return cls(
+            recording,
+            impacts,
+            estimate,
+            decided,
+            guess,
+            units,
+            starts,
+            own,
+            run_gaps,
+            surfaces,
+            settings.blind,
+        )
+
+    def with_impacts(self, impacts: list[Impacts]) -> "Problem":
+        """The same recording with its impacts elsewhere."""
+        decided = plans(self.recording, impacts, self.surfaces, blind=self.blind)
+        return replace(self, impacts=impacts, plans=decided)
 
     @property
     def noise(self) -> np.ndarray:
-        return np.median([found.noise for found in self.impacts], axis=0)
+        """Of positions and velocities, the median over the runs that have any; no less than they resolve."""
+        found = np.array([impacts.noise for impacts in self.impacts])
+        without = [run.velocity is None or np.isnan(run.velocity).all() for run in self.recording.runs]
+        speeds = found[~np.array(without), 1]
+        rough = np.array([np.median(found[:, 0]), np.median(speeds) if len(speeds) else 1.0])
+        return np.maximum(rough, self.units.resolution)
 
     def first_states(self, places: Layout) -> np.ndarray:
-        """Start states of the segments, from the data near each."""
+        """Start states of the segments, from the data near each, and what their runs add."""
         states = first_states(self.recording, self.impacts, places)
-        if self.run_gaps is not None:
-            states = np.concatenate([states, self.run_gaps[places.run]], axis=1)
+        others = np.zeros((len(states), self.own.laws + self.own.masses))
+        states = np.concatenate([states, self.run_gaps[places.run], others], axis=1)
         return self.with_known_starts(states, places)[0]
 
-    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray]:
-        """Start states, and the precisions with which they are known beforehand."""
+    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The unknowns of the segments with known starts put in, and means and precisions of their priors."""
         states = np.array(states)
+        own, scale = self.own, float(np.max(self.units.scale))
+        laws = own.restitution
         # A prior that only matters where no sample does.
-        precision = np.full(states.shape, (100 * float(np.max(self.units.scale))) ** -2)
-        if self.run_gaps is not None:
-            # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
-            precision[:, -self.run_gaps.shape[1] :] = float(np.max(self.units.scale)) ** -2
+        precision = np.full(states.shape, (100 * scale) ** -2)
+        # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
+        precision[:, own.state : laws.start] = scale**-2
+        precision[:, laws.stop :] = MASS_SPREAD**-2
         if self.starts is not None:
-            size = 2 * self.recording.bodies * self.recording.dimension
             for row in np.flatnonzero(places.sample == 0):
                 start = self.starts[places.run[row]]
-                states[row, :size] = np.concatenate([np.ravel(start.position), np.ravel(start.velocity)])
-                precision[row, :size] = (1e-4 * self.noise[0]) ** -2
-        return states, precision
+                states[row, : own.state] = np.concatenate(
+                    [np.ravel(start.position), np.ravel(start.velocity)]
+                )
+                precision[row, : own.state] = (1e-4 * self.noise[0]) ** -2
+        mean = states.copy()
+        mean[:, laws.start :] = 0.0
+        return states, mean, precision
 
     def segments(self, places: Layout, *, free: bool) -> Segments:
         chosen = [plan.undecided() if free else plan for plan in self.plans]
         return cut(self.recording, chosen, places)
 
 
+def infer_impacts(
+    recording: Recording,
+    scene: Scene,
+    sensor: TouchSensor | None,
+    *,
+    masses_known: bool,
+    blind: int = 0,
+) -> tuple[list[Impacts], SensorEstimate | None]:
+    """The impacts of every run, and what was estimated of the sensor on the way.
+
+    Arguments:
+        sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
+            are ignored. What it does not state is estimated in turn with the impacts, beginning with those
+            that the motion alone shows, until these no longer change.
+        masses_known, blind: as in `find_impacts`.
+    """
+
+    def find(sensor: TouchSensor | None) -> list[Impacts]:
+        search = partial(find_impacts, scene=scene, sensor=sensor, masses_known=masses_known, blind=blind)
+        return [search(run) for run in recording.runs]
+
+    if sensor is None or sensor.known:
+        return find(sensor), None
+    delays = DELAYS if sensor.delay is None else (sensor.delay,)
+    impacts, estimate = find(None), None
+    for _ in range(ROUNDS):
+        shift = first_guess(impacts, recording)["shift"]
+        counts = [
+            count_readings(run, found, scene, _in_motion(run, found, shift), delays)
+            for run, found in zip(recording.runs, impacts, strict=True)
+        ]
+        estimate = estimate_rates(sensor, counts)
+        before, impacts = impacts, find(estimate.sensor)
+        if all((a.chosen == b.chosen).all() for a, b in zip(before, impacts, strict=True)):
+            break
+    return impacts, estimate
+
+
+def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
+    """Samples that do not follow the last impact near a surface, where a body may have come to rest."""
+    steps = np.flatnonzero(found.chosen.any(axis=1))
+    last = steps[-1] + 1 + max(DELAYS) if len(steps) else 0
+    return resolved(run, found, shift) | (np.arange(len(run)) <= last)
+
+
 def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:
     """Scales from the range of the recording and its typical acceleration; where smoothness is judged."""
-    width = recording.dimension if field == "shared" else recording.dimension * recording.bodies
+    width = recording.dimension * (recording.bodies if field == "joint" else 1)
     values = np.concatenate([run.position.reshape(-1, width) for run in recording.runs])
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     scale = np.maximum(0.5 * (high - low), 1e-9)
@@ -102,7 +195,15 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field
         directions = np.random.default_rng(0).standard_normal(places.shape)
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     energy = max(acceleration, 1e-9) * scale.max()
-    return Units(center, scale, np.asarray(energy), places, directions)
+    return Units(center, scale, np.asarray(energy), places, directions, _resolution(recording))
+
+
+def _resolution(recording: Recording) -> np.ndarray:
+    """A small share of the spread of positions and of velocities."""
+    position = np.concatenate([run.position.ravel() for run in recording.runs])
+    velocity = [run.velocity.ravel() for run in recording.runs if run.velocity is not None]
+    spreads = [np.nanstd(position), np.nanstd(np.concatenate(velocity)) if velocity else 1.0]
+    return np.maximum(RESOLUTION * np.array(spreads), 1e-12)
 
 
 def first_guess(impacts: Sequence[Impacts], recording: Recording) -> dict[str, np.ndarray]:

@@ -79,19 +79,20 @@ def plans(
             for step in np.flatnonzero(found.chosen.any(axis=1)):
                 counted[max(0, step + 1 - blind) : step + 1 + blind] = False
             earliest, latest = np.full_like(earliest, -1.0), np.full_like(latest, 2.0)
-        result.append(Plan(schedule, earliest, latest, _resolved(run, found, shift), counted))
+        result.append(Plan(schedule, earliest, latest, resolved(run, found, shift), counted))
     return result
 
 
-def _resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
+def resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
     """False where a gap stays within the noise for longer than a found impact would keep it there."""
-    resolved = np.ones(len(run), bool)
+    clear = np.ones(len(run), bool)
     width = 2 * GUARD + 1
     if len(run) <= width:
-        return resolved
+        return clear
     for j in range(found.chosen.shape[1]):
         if not found.chosen[:, j].any():
             continue
+        clear &= ~_too_fast(run, found, j)
         gap = np.abs(found.smooth_gap[:, j] - shift[j])
         near = np.concatenate([gap[:1], gap]) < 1.5 * found.noise[0]
         kinks = np.flatnonzero(found.chosen[:, j])
@@ -99,8 +100,25 @@ def _resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) ->
             if second - first <= 3 * width:  # a short flight from one impact to the next
                 near[first + 1 : second + 1] = False
         lasting = np.convolve(near, np.ones(width), "same") >= width
-        resolved &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
-    return resolved
+        clear &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
+    return clear
+
+
+def _too_fast(run: Run, found: Impacts, contact: int) -> Bool[np.ndarray, "samples"]:
+    """True after an impact whose rebound falls back sooner than two impacts can be told apart.
+
+    What follows is a flurry of impacts, until the body is seen higher than that rebound could take it.
+    """
+    fast = np.zeros(len(run), bool)
+    step = float(np.median(np.diff(run.time)))
+    for kink in np.flatnonzero(found.chosen[:, contact]):
+        rebound = max(float(found.after[kink, contact]), 0.0)
+        if 2 * rebound < found.acceleration * step * found.spacing:
+            gap = found.smooth_gap[kink:, contact] - found.gap[kink, contact]
+            height = rebound**2 / max(found.acceleration, 1e-12) + 3 * found.noise[0]
+            away = np.flatnonzero(gap > height)
+            fast[kink + 1 : kink + 1 + (away[0] if len(away) else len(run))] = True
+    return fast
 
 
 def layout(recording: Recording, length: int | None) -> Layout:

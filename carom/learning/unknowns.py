@@ -14,6 +14,8 @@ from carom.types import RestitutionKind, Values
 
 WEIGHT_SPREAD = 3.0
 """Standard deviation of the prior on weights; smoothness, not size, is what restrains the force."""
+MASS_SPREAD = 2.0
+"""Standard deviation of the prior on logarithms of ratios of masses."""
 SPEED_TERMS = 3
 """Terms of a restitution that depends on the closing speed: a parabola in its logarithm."""
 
@@ -28,6 +30,8 @@ class Learned:
         masses: ratios of the masses to that of the first body.
         damping: a damping rate per body.
         gap_per_run: a shift of every gap that differs from run to run, such as where markers were glued.
+        restitution_per_run: e scatters from run to run about what holds for all; how widely is estimated too.
+        masses_per_run: ratios of masses that differ from run to run, where runs are of other bodies.
     """
 
     restitution: RestitutionKind = "fixed"
@@ -35,6 +39,8 @@ class Learned:
     masses: bool = False
     damping: bool = False
     gap_per_run: bool = False
+    restitution_per_run: bool = False
+    masses_per_run: bool = False
 
     @property
     def restitution_terms(self) -> int:
@@ -45,6 +51,7 @@ class Units(NamedTuple):
     """Scales that make the network's weights numbers near 1, taken from the recording.
 
     `places` are where the smoothness of the force is judged, and `directions` along which, in those units.
+    `resolution` is the least noise that positions and velocities are taken to have, which exact data need.
     """
 
     center: Float[Values, "coordinates"]
@@ -52,6 +59,7 @@ class Units(NamedTuple):
     energy: Float[Values, ""]
     places: Float[Values, "places coordinates"]
     directions: Float[Values, "places coordinates"]
+    resolution: Float[Values, "2"]
 
 
 class Shared(NamedTuple):
@@ -96,9 +104,7 @@ def initial_shared(
     )  # pyright: ignore
 
 
-def with_unknowns(
-    template: ImpactNetwork, shared: Shared, units: Units, gap_shift: Float[Array, "contacts"] | None = None
-) -> ImpactNetwork:
+def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> ImpactNetwork:
     """The model that these unknowns describe, weights back in the recording's own units."""
     potential = template.potential
     weight = shared.weight / units.scale[None, :]
@@ -112,8 +118,6 @@ def with_unknowns(
         ),
     )
     shift = shared.shift if shared.shift.size else template.contact.shift
-    if gap_shift is not None:
-        shift = shift + gap_shift
     restitution = shared.restitution if shared.restitution.size else template.restitution
     mass = template.log_mass
     if shared.log_mass.size:
@@ -167,7 +171,7 @@ def shared_prior(start: Shared, units: Units) -> tuple[Shared, Shared]:
         *(jnp.full_like(x, WEIGHT_SPREAD) for x in start[:3]),
         shift=jnp.full_like(start.shift, 1.0) * jnp.max(units.scale),
         restitution=jnp.full_like(start.restitution, 1.0),
-        log_mass=jnp.full_like(start.log_mass, 2.0),
+        log_mass=jnp.full_like(start.log_mass, MASS_SPREAD),
         damping=jnp.full_like(start.damping, 10.0),
     )
     return mean, jax.tree.map(lambda x: 1 / x**2, spread)

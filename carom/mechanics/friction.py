@@ -119,7 +119,7 @@ def holding_forces(
     *,
     closed: Bool[Array, "contacts"],
     rest_speed: float,
-    sweeps: int = 64,
+    sweeps: int = 1000,
 ) -> Vectors:
     """Forces ρ that hold closed contacts: normal parts that push, friction within μ times them.
 

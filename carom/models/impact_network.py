@@ -31,9 +31,11 @@ from carom.models.networks import Activation, PotentialNetwork, potential_networ
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]
-Field = Literal["shared", "joint"]
+Field = Literal["shared", "joint", "none"]
 """`shared`: every body moves in the same field, U = Σ m_k φ(q_k), and bodies act on each other by contact
-alone. `joint`: U is any function of all coordinates."""
+alone. `joint`: U is any function of all coordinates. `none`: U = 0, as on a level table."""
+Detection = Literal["arrival", "departure"]
+"""Where a CD-Lagrange step tests its gaps: at the drifted position, or where the step begins."""
 MAX_IMPACTS = 2
 """Impacts resolved within one step; a body that makes more has come to rest on the surface."""
 
@@ -75,6 +77,7 @@ class ImpactNetwork(AbstractModel):
         hidden: units in the potential's hidden layer.
         field: what the potential depends on.
         restitution_terms: 1 for a constant e, more for a polynomial in the logarithm of the closing speed.
+        detection: where the CD-Lagrange step looks for contacts; the published cradle looks at its departure.
 
     Example:
         >>> import carom, jax
@@ -93,6 +96,7 @@ class ImpactNetwork(AbstractModel):
     step_size: float = eqx.field(static=True)
     scheme: ImpactScheme = eqx.field(static=True)
     field: Field = eqx.field(static=True)
+    detection: Detection = eqx.field(static=True)
 
     def __init__(
         self,
@@ -104,13 +108,15 @@ class ImpactNetwork(AbstractModel):
         scheme: ImpactScheme = "constraint_exact",
         field: Field = "shared",
         restitution_terms: int = 1,
+        detection: Detection = "arrival",
         key: Key[Array, ""],
     ):
         require_choice("scheme", scheme, ImpactScheme)
         require_choice("field", field, Field)
+        require_choice("detection", detection, Detection)
         if not 1 <= restitution_terms <= 8:
             raise InputError(f"A restitution law has 1 to 8 terms, not {restitution_terms}.")
-        inputs = scene.dimension if field == "shared" else scene.coordinates
+        inputs = scene.coordinates if field == "joint" else scene.dimension
         self.potential = potential_network(inputs, hidden=hidden, activation=activation, key=key)
         # pyright takes an AbstractVar for mutable, but modules are frozen.
         self.contact = GapContact(  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -124,6 +130,7 @@ class ImpactNetwork(AbstractModel):
         self.step_size = step_size
         self.scheme = scheme
         self.field = field
+        self.detection = detection
 
     @property
     def predicts_velocity(self) -> bool:
@@ -137,6 +144,7 @@ class ImpactNetwork(AbstractModel):
             "scheme": self.scheme,
             "field": self.field,
             "restitution_terms": self.restitution.shape[-1],
+            "detection": self.detection,
         }
 
     @property
@@ -164,6 +172,8 @@ class ImpactNetwork(AbstractModel):
 
     def slope(self, position: Coordinates) -> Coordinates:
         """∂U/∂q."""
+        if self.field == "none":
+            return jnp.zeros_like(position)
         if self.field == "joint":
             return self.potential.gradient(position)
         each = jax.vmap(lambda place: self.potential.gradient(place[None])[0])(position)
@@ -228,6 +238,8 @@ class ImpactNetwork(AbstractModel):
         scene, geometry = self.scene, self.geometry
 
         def detect(position, velocity):
+            if self.detection == "departure":
+                position = state.position
             closing = contact_rate(geometry.jacobian(position), velocity) < 0
             by_gap = (geometry.gap(position) < 0) & closing
             return jnp.where(schedule == DECIDED_BY_GAP, by_gap, schedule == SCHEDULED)

@@ -38,24 +38,34 @@ class PotentialNetwork(eqx.Module):
 
     def __call__(self, position: Float[Array, "bodies dimension"]) -> Float[Array, ""]:
         function, _ = _FUNCTION_AND_DERIVATIVE[self.activation]
-        return self.output @ function(_product(self.weight, position.ravel()) + self.bias)
+        return self.output @ function(_affine(self.weight, self.bias, position.ravel()))
 
     def gradient(self, position: Float[Array, "bodies dimension"]) -> Float[Array, "bodies dimension"]:
         """∂U/∂q."""
         _, derivative = _FUNCTION_AND_DERIVATIVE[self.activation]
-        slope = self.output * derivative(_product(self.weight, position.ravel()) + self.bias)
-        return _product(self.weight.T, slope).reshape(position.shape)
+        # By (q, 1), whose last entry carries the bias, so that no axis of a product has length 1: XLA turns
+        # such a product into a sum, and repeats for every hidden unit the arithmetic of a step that feeds it.
+        kernel = _long_axis_last(jnp.column_stack([self.weight, self.bias]))
+        extended = jnp.concatenate([position.ravel(), jnp.ones((1,), position.dtype)])
+        slope = self.output * derivative(extended @ kernel)
+        return (slope @ kernel.T)[:-1].reshape(position.shape)
 
 
-def _product(matrix: Float[Array, "rows columns"], vector: Float[Array, "columns"]) -> Float[Array, "rows"]:
-    """matrix @ vector, written as a sum where one side is short.
+def _affine(
+    weight: Float[Array, "outputs inputs"], bias: Float[Array, "outputs"], x: Float[Array, "inputs"]
+) -> Float[Array, "outputs"]:
+    """W x + b."""
+    expands = weight.shape[0] > weight.shape[1]
+    return x @ (_long_axis_last(weight) if expands else weight.T) + bias
 
-    XLA fuses the sum with its neighbours; a matrix product with an axis of length 1 or 2 is several times
-    slower on the CPU, most of all its derivative.
+
+def _long_axis_last(weight: Float[Array, "outputs inputs"]) -> Float[Array, "inputs outputs"]:
+    """Wᵀ where outputs are many and inputs few, kept apart from the products that it enters.
+
+    XLA would merge the transpose into them. On the CPU their derivative by the weights is ten times faster
+    when its long axis is the last.
     """
-    if min(matrix.shape) <= 4:
-        return jnp.sum(matrix * vector[None, :], axis=1)
-    return matrix @ vector
+    return jax.lax.optimization_barrier(weight.T)
 
 
 def potential_network(
@@ -108,5 +118,5 @@ class Perceptron(eqx.Module):
         activation = jnp.tanh if self.activation == "tanh" else jax.nn.relu
         *hidden, (last_weight, last_bias) = zip(self.weights, self.biases, strict=True)
         for weight, bias in hidden:
-            x = activation(_product(weight, x) + bias)
-        return _product(last_weight, x) + last_bias
+            x = activation(_affine(weight, bias, x))
+        return _affine(last_weight, last_bias, x)

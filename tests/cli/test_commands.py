@@ -11,8 +11,9 @@ import pytest
 import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
-from carom.data import read_recording, read_system_file
+from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
 from carom.systems import BouncingBall
+from tests.riders import encounters
 
 QUICK = ["--recipe", "paper", "--epochs", "3", "--hidden", "8"]
 
@@ -111,6 +112,90 @@ def test_restitution_from_a_recording(channels, tmp_path, capsys):
     ball = BouncingBall(restitution=0.8)
     exact = ball.exact(ball.start, forecast.time)
     np.testing.assert_allclose(forecast.position, exact.position, atol=0.2)
+
+
+@pytest.mark.campaign
+def test_the_rates_of_a_touch_sensor(tmp_path, capsys):
+    """Estimated by default, or given; reported where they are estimated."""
+    recording, run = tmp_path / "ball.csv", tmp_path / "run"
+    main(["simulate", "ball", "--noise", "0.1", "--steps", "300", "--seed", "2", "--out", str(recording)])
+    readings = disturb_touch(read_recording(recording), missed=0.0, false=0.03, shift=0, seed=2)
+    write_recording(readings, recording)
+    capsys.readouterr()
+    main(["fit", str(recording), "--touch", "imperfect", "--sensor.delay", "0", "--out", str(run), "--json"])
+    parameters = json.loads(capsys.readouterr().out)["parameters"]
+    assert [name.split(" ")[0] for name in parameters] == ["surface", "share", "share"]
+    false, error = parameters["share of other samples with a false touch"]
+    assert abs(false - 0.03) < 4 * error
+    assert json.loads((run / "run.json").read_text())["settings"]["sensor"]["delay"] == 0
+
+
+def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
+    """One cell in ten is empty and samples are up to 0.3 steps early or late: e lies in its interval."""
+    recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
+    generator, ball = np.random.default_rng(1), BouncingBall(restitution=0.8)
+    times = 0.02 * (np.arange(251) + 0.3 * generator.uniform(-1, 1, 251))
+    motion = ball.exact(ball.start, times)
+    cells = np.stack([motion.position[:, 0, 0], motion.velocity[:, 0, 0]], axis=1)
+    cells += 0.05 * generator.standard_normal(cells.shape)
+    lost = generator.random(cells.shape) < 0.1
+    rows = [
+        ",".join([f"{time:.9f}", *("" if gone else f"{cell:.6f}" for gone, cell in zip(*row, strict=True))])
+        for time, row in zip(times, zip(lost, cells, strict=True), strict=True)
+    ]
+    recording.write_text("\n".join(["t,q1,v1", *rows]) + "\n")
+    system = (
+        "[system]\nbodies = 1\ndimension = 1\nrestitution = 0.5\n\n"
+        '[[wall]]\nbody = 1\nnormal = [1.0]\n\n[learn]\nrestitution = "constant"\n'
+    )
+    recording.with_suffix(".toml").write_text(system)
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", str(recording), "--out", str(run)])
+    assert stop.value.code == 2
+    assert 'missing = ["' in capsys.readouterr().err
+
+    recording.with_suffix(".toml").write_text(system + '\n[sampling]\nmissing = ["position", "velocity"]\n')
+    main(["fit", str(recording), "--out", str(run)])
+    assert f"{lost.sum()}" in capsys.readouterr().out
+    summary = json.loads((run / "run.json").read_text())
+    (restitution,) = [p for p in summary["parameters"] if p["name"].startswith("restitution")]
+    assert restitution["low"] <= 0.8 <= restitution["high"]
+    assert restitution["high"] - restitution["low"] < 0.02
+    np.testing.assert_allclose(summary["noise"], 0.05, rtol=0.15)
+
+    main(["forecast", str(run), "--steps", "250", "--out", str(out)])
+    forecast = read_recording(out)
+    assert forecast.even
+    assert forecast.step_size == pytest.approx(np.median(np.diff(times)), rel=0.01)
+    exact = ball.exact(ball.start, forecast.runs[0].time)
+    np.testing.assert_allclose(forecast.runs[0].position, exact.position, atol=0.2)
+
+
+@pytest.mark.campaign
+def test_riders_with_bumpers_that_last_by_command(tmp_path, capsys):
+    """Restitution and the ratio of masses from positions; pushed before, and the gap another in every run."""
+    generator = np.random.default_rng(4)
+    cases = encounters(
+        generator.uniform(0.3, 1.5, 5), lambda u: 0.7, scatter=0.0, generator=generator, mass_ratio=0.6
+    )
+    time = np.arange(0, 0.8, 0.004)
+    runs = tuple(case.run(time, generator.uniform(0.3, 0.5), 2e-5, generator) for case in cases)
+    recording, run = tmp_path / "riders.csv", tmp_path / "run"
+    carom.write_recording(Recording(runs, 0.004), recording)
+    recording.with_suffix(".toml").write_text(
+        "[system]\nbodies = 2\ndimension = 1\n\n[[pair]]\nfirst = 1\nsecond = 2\n"
+    )
+    command = ["fit", str(recording), "--out", str(run), "--json", "--field", "none", "--hidden", "1"]
+    command += ["--around", "0.13", "--blind", "7", "--learn", "restitution", "masses", "gap-per-run"]
+    main(command)
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["impacts"] == [1] * 5
+    assert not summary["misfit"]
+    found = dict(zip(("restitution", "masses"), summary["parameters"].values(), strict=True))
+    for name, truth in (("restitution", 0.7), ("masses", 0.6)):
+        value, error = found[name]
+        assert abs(value - truth) < 4 * error
+        assert error < 0.01
 
 
 def test_every_start_is_a_run(tmp_path):
@@ -263,3 +348,17 @@ def test_installed_command_refuses_with_status_2(tmp_path):
     assert result.stderr.startswith("carom: ")
     assert result.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_grid_by_command(tmp_path, capsys):
+    options = ["--recipe", "carom", "--grid", "--quick", "--runs", "2", "--workers", "1"]
+    command = ["reproduce", "oracle", *options]
+    main([*command, "--out", str(tmp_path), "--json"])
+    assert json.loads(capsys.readouterr().out)["cells"] == 4
+    document = json.loads((tmp_path / "grid.json").read_text())
+    assert document["command"] == "carom reproduce oracle --recipe carom --grid --runs 2 --quick"
+    assert document["seeds"] == [0, 1]
+    assert all(len(cell["rows"]) == 2 for cell in document["cells"])
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"grid.png", "grid.svg"}
+    main([*command, "--out", str(tmp_path)])
+    assert "figures/grid.png" in capsys.readouterr().out

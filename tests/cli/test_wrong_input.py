@@ -54,7 +54,8 @@ def test_fit_refuses_wrong_recordings(case, tmp_path, capsys):
         pytest.skip("a system file cannot name these columns: that is refused before the recording is read")
     if columns is not None and "columns" in case.options and scene is None:
         pytest.skip("needs a scene")
-    system = SystemFile(scene or Scene(1, 1), columns, case.options.get("step_size"))
+    missing = tuple(case.options.get("missing", ()))
+    system = SystemFile(scene or Scene(1, 1), columns, case.options.get("step_size"), missing=missing)
     try:
         write_system_file(system, tmp_path / "good.toml")
     except carom.InputError:
@@ -259,9 +260,13 @@ def test_seeds_that_are_no_key_are_refused(command, seed, tmp_path, capsys, monk
         (["--first-seed", "-1"], "--first-seed"),
         (["--first-seed", str(2**32 - 3), "--runs", "5"], "last seed"),
         (["--runs", "0"], "--runs"),
+        (["--grid"], "--grid is an option of --recipe carom"),
+        (["--recipe", "carom", "--quick"], "--quick"),
+        (["--recipe", "carom", "--grid", "--ablations"], "--ablations"),
+        (["--recipe", "carom", "--grid"], "no learner ball"),
     ],
 )
-def test_reproduce_refuses_wrong_seeds(options, fragment, tmp_path, capsys, monkeypatch):
+def test_reproduce_refuses_wrong_options(options, fragment, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     error = _refused(capsys, [*EVERY_COMMAND["reproduce"], *options])
     _one_sentence(error)
@@ -368,6 +373,9 @@ SETTINGS = {
     "--learn: the paper's recipe": [*PAPER, "--learn", "restitution"],
     "--touch inferred: the paper's recipe": [*PAPER, "--touch", "inferred"],
     "--touch imperfect: the paper's recipe": [*PAPER, "--touch", "imperfect"],
+    "missed is a share": ["--touch", "imperfect", "--sensor.missed", "1.5"],
+    "delay must lie between 0 and 100": ["--touch", "imperfect", "--sensor.delay", "-1"],
+    "add --touch imperfect": ["--touch", "inferred", "--sensor.false", "0.01"],
 }
 
 
@@ -411,6 +419,22 @@ def test_fit_refuses_what_does_not_fit_together(ball, capsys):
     untouched.write_text("t,q1,v1\n" + "".join(f"{0.02 * n:.2f},{n * n},{n}\n" for n in range(30)))
     untouched.with_suffix(".toml").write_bytes(bare.with_suffix(".toml").read_bytes())
     assert "no touch channel" in _refused(capsys, ["fit", str(untouched), *PAPER, "--out", out])
+
+    varying = ball.with_name("varying.csv")
+    varying.write_text(
+        "t,q1,v1\n" + "".join(f"{0.02 * n + 0.005 * (n % 3)},{n * n},{n}\n" for n in range(30))
+    )
+    holey = ball.with_name("holey.csv")
+    holey.write_text("t,q1,v1\n" + "".join(f"{0.02 * n},{n * n},{'' if n == 7 else n}\n" for n in range(30)))
+    for path in (varying, holey):
+        path.with_suffix(".toml").write_text(
+            '[system]\nbodies = 1\ndimension = 1\n\n[sampling]\nmissing = ["velocity"]\n'
+        )
+        error = _refused(capsys, ["fit", str(path), *PAPER, "--out", out])
+        _one_sentence(error)
+        assert ("the steps of this recording vary" in error) == (path is varying)
+        assert ("this recording misses some" in error) == (path is holey)
+
     before = contents(ball.parent)
     for touch in ("observed", "imperfect"):
         error = _refused(capsys, ["fit", str(untouched), "--touch", touch, "--out", out])

@@ -59,6 +59,8 @@ def save(data: dict, path: Path) -> Path:
     start=st.sampled_from([0.0, 0.6, -12.25]),
     lengths=st.lists(st.integers(3, 9), min_size=1, max_size=4),
     special=st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5),
+    lost=st.sampled_from([0.0, 0.3]),
+    jitter=st.sampled_from([0.0, 0.4]),
     seed=st.integers(0, 2**32),
 )
 def test_reading_gives_what_was_written(
@@ -71,6 +73,8 @@ def test_reading_gives_what_was_written(
     start,
     lengths,
     special,
+    lost,
+    jitter,
     seed,
     tmp_path_factory,
 ):
@@ -80,12 +84,16 @@ def test_reading_gives_what_was_written(
         values = generator.normal(size=length * bodies * dimension) * 10.0 ** generator.integers(-300, 300)
         values[: len(special)] = special[: len(values)]
         values = values.reshape(length, bodies, dimension)
-        values[-2:] = [[[1.0]], [[2.0]]]  # no column may be constant
+        values[:-3][generator.random(values[:-3].shape) < lost] = np.nan
+        values[-3:] = [[[0.0]], [[1.0]], [[2.0]]]  # no column may be constant, nor a run without values
         return values
+
+    def times(length: int) -> np.ndarray:
+        return start + step_size * (np.arange(length) + jitter * generator.uniform(-1, 1, length))
 
     runs = tuple(
         Run(
-            time=start + np.arange(length) * step_size,
+            time=times(length),
             position=numbers(length),
             velocity=numbers(length) if has_velocity else None,
             touch=generator.random((length, bodies)) < 0.5 if has_touch else None,
@@ -95,10 +103,13 @@ def test_reading_gives_what_was_written(
     recording = Recording(runs, step_size, Scene(bodies, dimension))
     path = tmp_path_factory.mktemp("round") / f"ball.{suffix}"
     write_recording(recording, path)
-    again = read_recording(path, scene=recording.scene)
+    again = read_recording(path, scene=recording.scene, missing=["position", "velocity"])
     assert_identical(recording, again)
     assert again.scene == recording.scene
-    assert again.step_size == pytest.approx(recording.step_size, rel=1e-12)
+    assert again.even == recording.even == (jitter == 0)
+    steps = np.sort(np.concatenate([np.diff(run.time) for run in runs]))
+    expected = recording.step_size if jitter == 0 else steps[(len(steps) - 1) // 2]
+    assert again.step_size == pytest.approx(expected, rel=1e-12)
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -120,10 +131,56 @@ def test_rounded_times_are_a_constant_step(rate: int, decimals: int, tmp_path: P
 @pytest.mark.parametrize("disturbance", [0.001, 0.0005, 0.01])
 def test_a_disturbed_time_is_no_rounding(disturbance: float, tmp_path: Path):
     time = np.round(np.arange(50) * 0.02, 3)
+    assert read_recording(save({"t": time, "q1": np.sin(time)}, tmp_path / "ball.csv")).even
     time[20] += disturbance
-    path = save({"t": time, "q1": np.sin(time)}, tmp_path / "ball.csv")
-    with pytest.raises(InputError, match="row 21, column t: the step is"):
-        read_recording(path)
+    recording = read_recording(save({"t": time, "q1": np.sin(time)}, tmp_path / "ball.csv"))
+    assert not recording.even
+    assert recording.step_size == pytest.approx(0.02, rel=1e-12)
+    np.testing.assert_array_equal(recording.runs[0].time, time)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_steps_may_vary(suffix: str, tmp_path: Path):
+    """Within a run, and from one run to the next; the median step stands for all."""
+    data = table(run=[0, 0, 0, 1, 1, 1])
+    for times, median in (([0, 1, 3, 0, 1, 2], 1.0), ([0, 1, 2, 0, 2, 4], 1.0), ([0, 2, 4, 0, 1, 3], 2.0)):
+        data["t"] = times
+        recording = read_recording(save(data, tmp_path / f"ball.{suffix}"))
+        assert not recording.even
+        assert recording.step_size == median
+        np.testing.assert_array_equal(np.concatenate([run.time for run in recording.runs]), times)
+
+
+@pytest.mark.parametrize("empty", ["", "nan", "NaN", " "])
+def test_empty_cells_are_missing_values(empty: str, tmp_path: Path):
+    lines = ["t,q1,v1", "0,1,5", f"1,{empty},6", f"2,3,{empty}", "3,4,8", f"4,{empty},{empty}"]
+    (tmp_path / "ball.csv").write_text("\n".join(lines) + "\n")
+    recording = read_recording(tmp_path / "ball.csv", missing=["position", "velocity"])
+    (run,) = recording.runs
+    np.testing.assert_array_equal(run.position[:, 0, 0], [1, np.nan, 3, 4, np.nan])
+    assert run.velocity is not None
+    np.testing.assert_array_equal(run.velocity[:, 0, 0], [5, 6, np.nan, 8, np.nan])
+    assert recording.missing_values == 4
+
+
+def test_nulls_in_parquet_are_missing_values(tmp_path: Path):
+    data = table(samples=5)
+    data["q1"] = [0.0, None, float("nan"), 3.0, 4.0]
+    recording = read_recording(save(data, tmp_path / "ball.parquet"), missing=["position"])
+    np.testing.assert_array_equal(recording.runs[0].position[:, 0, 0], [0, np.nan, np.nan, 3, 4])
+
+
+def test_single_samples_have_no_steps_that_could_vary():
+    assert Recording((Run(np.zeros(1), np.zeros((1, 1, 1))),), 1.0).even
+
+
+def test_what_a_recording_without_values_cannot_do():
+    time = np.arange(4.0)
+    nothing = np.full((4, 1, 1), np.nan)
+    with pytest.raises(InputError, match="no position at all"):
+        Recording((Run(time, nothing),), 1.0)
+    with pytest.raises(InputError, match="misses a value"):
+        _ = Recording((Run(time, np.ones((4, 1, 1)), nothing),), 1.0).start
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

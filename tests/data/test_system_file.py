@@ -141,6 +141,7 @@ def test_reading_gives_what_was_written(data: st.DataObject, tmp_path_factory):
         data.draw(st.sampled_from([None, columns])),
         data.draw(st.none() | st.floats(5e-324, 1e308)),
         Learn(data.draw(st.booleans()), data.draw(st.booleans())),
+        data.draw(st.sampled_from([(), ("velocity",), ("position", "velocity")])),
     )
     path = tmp_path_factory.mktemp("round") / "ball.toml"
     write_system_file(system_file, path)
@@ -167,6 +168,7 @@ def test_the_commented_examples_are_valid(tmp_path: Path):
     system_file = read_system_file(write(text, tmp_path))
     assert system_file.scene.contacts == 2
     assert system_file.step_size == 0.02
+    assert system_file.missing == ("position", "velocity")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from carom.mechanics import Pair, Scene, Wall
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum
 
 H = 0.02
+SENSOR = TouchSensor(missed=0.1, false=0.01, delay=1)
 SEEDS = range(100, 106)
 # As long as bounces of a ball dropped from 10 m are clearly apart and clearly above the noise of 0.2.
 STEPS = {1.0: 500, 0.9: 460, 0.8: 470, 0.6: 250, 0.5: 190}
@@ -213,6 +214,19 @@ def test_missing_samples(restitution, seed):
         np.testing.assert_allclose(steps, true, atol=tolerance)
 
 
+@pytest.mark.parametrize("jitter", [0.2, 0.45])
+@pytest.mark.parametrize("restitution", [1.0, 0.8])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_steps_that_vary(restitution, jitter, seed):
+    """Samples up to nearly half a step early or late: neighbouring steps are up to 19 times as long."""
+    random, system = np.random.default_rng(seed), BouncingBall(restitution=restitution)
+    time = H * (np.arange(STEPS[restitution]) + jitter * random.uniform(-1, 1, STEPS[restitution]))
+    motion = system.exact(system.start, time)
+    noise = 0.2 * random.normal(size=(2, len(time), 1, 1))
+    run = Run(time, motion.position + noise[0], motion.velocity + noise[1])
+    np.testing.assert_array_equal(found_steps(run, system.scene()), steps_of(motion.contact))
+
+
 @pytest.mark.parametrize("lost", [slice(0, 20), slice(100, 140), slice(-20, None)])
 def test_a_stretch_without_samples(lost):
     """Longer than the window, at the start, in between and at the end; other impacts are still found."""
@@ -286,13 +300,13 @@ def test_an_imperfect_sensor_does_not_mislead(restitution, seed):
     run, scene, true = ball(restitution, seed)
     reading = imperfect(run.touch[:, 0], np.random.default_rng(seed))
     touched = replace(run, touch=reading[:, None])
-    np.testing.assert_array_equal(found_steps(touched, scene, sensor=TouchSensor()), true)
+    np.testing.assert_array_equal(found_steps(touched, scene, sensor=SENSOR), true)
     # It weighs in: between impacts the log-odds rise beside a reading and fall elsewhere, by Bayes' rule.
-    with_sensor = find_impacts(touched, scene, sensor=TouchSensor()).log_odds[:, 0]
+    with_sensor = find_impacts(touched, scene, sensor=SENSOR).log_odds[:, 0]
     without = find_impacts(touched, scene, sensor=None).log_odds[:, 0]
     possible = np.isfinite(without) & (np.abs(np.arange(len(without))[:, None] - true).min(axis=1) > 5)
     np.testing.assert_allclose(
-        with_sensor[possible] - without[possible], TouchSensor().log_odds(reading)[1:][possible], atol=1e-6
+        with_sensor[possible] - without[possible], SENSOR.log_odds(reading)[1:][possible], atol=1e-6
     )
 
 
@@ -336,7 +350,7 @@ def moved(run, scene, *, length=1.0, time=1.0, shift=0.0, later=0.0):
 @pytest.mark.parametrize("touch", [False, True])
 def test_units_place_and_hour_do_not_matter(change, touch):
     run, scene, true = ball(0.8, 100)
-    sensor = TouchSensor() if touch else None
+    sensor = SENSOR if touch else None
     here = find_impacts(run, scene, sensor=sensor)
     there = find_impacts(*moved(run, scene, **change), sensor=sensor)
     np.testing.assert_array_equal(np.flatnonzero(there.chosen[:, 0]), true)

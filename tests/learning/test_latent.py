@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ import carom
 from carom.data import Recording, Run, disturb_touch
 from carom.learning import LatentSettings, Learned, fit_latent_many
 from carom.mechanics import Pair, Scene, Wall
+from carom.types import State
 
 RESTITUTION = Learned(restitution="constant")
 
@@ -39,6 +41,29 @@ def test_restitution_floor_and_noise_without_touch(plain):
     assert not plain.failed
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-4], ids=["metres", "tenths of millimetres"])
+def test_exact_data_are_no_reason_to_doubt(unit):
+    """Without any noise the noise that is left is a small share of the data, whatever their unit."""
+    exact = ball(0, restitution=0.9, steps=150, noise=0.0)
+    (run,) = exact.runs
+    assert run.velocity is not None
+    position, velocity = run.position * unit + 2 * unit, run.velocity * unit
+    fit = carom.fit(
+        replace(exact, runs=(replace(run, position=position, velocity=velocity),)), learned=RESTITUTION
+    )
+    restitution, surface = fit.parameters
+    assert restitution.value == pytest.approx(0.9, abs=1e-5)
+    assert surface.value == pytest.approx(2 * unit, abs=1e-4 * unit)
+    assert not fit.failed
+    assert fit.free
+    assert not fit.misfit.messages
+    assert fit.noise[0] < 1e-4 * unit
+    forecast = carom.forecast(
+        fit.model, State(*(jnp.asarray(part[0], jnp.float32) for part in (position, velocity))), steps=150
+    )
+    np.testing.assert_allclose(forecast.position, position, atol=2e-3 * unit)
+
+
 @pytest.mark.campaign
 def test_several_recordings_together_are_each_as_if_alone(plain):
     together = fit_latent_many([ball(4), ball(3)], LatentSettings(learned=RESTITUTION), seeds=[1, 0])
@@ -56,6 +81,30 @@ def test_missing_samples_are_left_out():
     assert_within(carom.fit(holey, learned=RESTITUTION).parameters[0], 0.8)
 
 
+def uneven(seed: int, *, jitter: float = 0.4, steps: int = 250, noise: float = 0.1) -> Recording:
+    """The ball at times that are up to `jitter` steps early or late."""
+    generator, system = np.random.default_rng(seed), carom.systems.BouncingBall(restitution=0.8)
+    time = 0.02 * (np.arange(steps + 1) + jitter * generator.uniform(-1, 1, steps + 1))
+    motion = system.exact(system.start, time)
+    position, velocity = (
+        x + noise * generator.standard_normal(x.shape) for x in (motion.position, motion.velocity)
+    )
+    return Recording((Run(time, position, velocity),), 0.02, system.scene(velocity_grid="half"))
+
+
+def test_steps_may_vary():
+    fit = carom.fit(uneven(9), learned=RESTITUTION)
+    for parameter, truth in zip(fit.parameters, (0.8, 0.0), strict=True):
+        assert_within(parameter, truth)
+    assert fit.model.scheme == "constraint_exact"
+    np.testing.assert_allclose(fit.noise, 0.1, rtol=0.15)
+
+
+def test_the_cd_lagrange_step_needs_a_constant_step():
+    with pytest.raises(carom.InputError, match="constant time between samples"):
+        carom.fit(uneven(9), settings=LatentSettings(scheme="cd_lagrange"))
+
+
 @pytest.mark.parametrize("touch", ["observed", "imperfect"])
 def test_touch_perfect_or_not(touch):
     recording = ball(6)
@@ -63,6 +112,12 @@ def test_touch_perfect_or_not(touch):
         recording = disturb_touch(recording, missed=0.1, false=0.01, shift=1, seed=6)
     fit = carom.fit(recording, learned=RESTITUTION, touch=touch)
     assert_within(fit.parameters[0], 0.8)
+    rates = fit.parameters[2:]
+    assert len(rates) == (3 if touch == "imperfect" else 0)
+    for parameter, rate in zip(rates, (0.1, 0.01), strict=False):
+        assert_within(parameter, rate)
+        assert 0 < parameter.low < parameter.value < parameter.high < 1
+        assert "touch" in parameter.words
 
 
 def test_a_contact_that_was_not_seen_is_not_determined():
@@ -95,6 +150,21 @@ def test_masses_and_gap_of_two_riders_from_positions_alone():
     fit = carom.fit(Recording(tuple(runs), 0.01, scene), learned=Learned(restitution="constant", masses=True))
     for parameter, truth in zip(fit.parameters, (0.6, 0.1, 2.5), strict=True):
         assert_within(parameter, truth)
+
+
+def test_the_cd_lagrange_step_finds_its_impacts_from_positions_alone():
+    """Parabolas place them a step off, and that step resolves impacts nowhere else than at its end."""
+    system = carom.systems.BouncingBall(radius=0.01)
+    recording = carom.simulate(
+        system, steps=300, step_size=0.02, noise=0.1, seed=8, truth="scheme", velocity_grid="sample"
+    )
+    (run,) = recording.runs
+    assert run.touch is not None
+    blind = replace(recording, runs=(replace(run, velocity=None, touch=None),))
+    fit = carom.fit(blind, settings=LatentSettings(scheme="cd_lagrange"), starts=[system.start])
+    found = np.flatnonzero(fit.impacts[0].chosen[:, 0]) + 1
+    np.testing.assert_array_equal(found, np.flatnonzero(run.touch[:, 0]))
+    assert not fit.failed
 
 
 def test_damping_of_a_pendulum():

@@ -11,11 +11,15 @@ from scipy.optimize import least_squares, lsq_linear
 
 from carom.learning.least_squares import (
     Bounds,
+    Normal,
     Prior,
     Unknowns,
+    local_variances,
     log_determinant,
     minimise,
     normal_equations,
+    scatter_covariance,
+    settle,
     shared_covariance,
 )
 
@@ -125,6 +129,7 @@ def equations(residuals, unknowns, data, beliefs):
 
 
 covariance_of, log_determinant_of = jax.jit(shared_covariance), jax.jit(log_determinant)
+scatter_of = jax.jit(scatter_covariance)
 
 
 def flat(unknowns: Unknowns) -> np.ndarray:
@@ -144,6 +149,36 @@ def test_linear_problems(seed, priors):
     rows = away[: SEGMENTS * (SAMPLES * 4 + 2)].reshape(SEGMENTS, -1)[:, :-2]
     channels = np.sum(rows.reshape(SEGMENTS, SAMPLES, 2, 2) ** 2, axis=(0, 1, 3))
     np.testing.assert_allclose(found.normal.squares, channels, rtol=1e-5)
+
+
+@partial(jax.jit, static_argnames=("residuals", "iterations"))
+def settled(residuals, unknowns, data, beliefs, *, iterations):
+    return settle(
+        residuals, unknowns, data, jax.tree.map(jnp.asarray, beliefs).prior(), iterations=iterations
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_segments_settle_where_the_shared_unknowns_leave_them(seed):
+    case = random_case(seed)
+    start = random_start(seed)
+    found = settled(linear_residuals, start, case.data, case.beliefs, iterations=4)
+    given = case.target - case.matrix[:, :SHARED] @ np.asarray(start.shared)
+    expected = np.linalg.lstsq(case.matrix[:, SHARED:], given)[0]
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_segment_led_astray_returns_to_its_first_guess():
+    """r = y³ − 3y − c has a minimum of r² near y = 1 that is none of the problem's, and a root below −2."""
+
+    def residuals(shared, local, data):
+        return (local**3 - 3 * local - data + shared[0])[:, None, None], jnp.zeros((0,))
+
+    beliefs = no_beliefs(1, (2, 1))._replace(local_mean=np.full((2, 1), -2.5))
+    astray = Unknowns(jnp.zeros(1), jnp.full((2, 1), 1.1))
+    data = jnp.array([[-4.0], [-6.0]])
+    found = settled(residuals, astray, data, beliefs, iterations=8)
+    np.testing.assert_allclose(found**3 - 3 * found, data, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -335,3 +370,57 @@ def test_unknowns_that_nothing_determines_stay():
     np.testing.assert_allclose(
         found.unknowns.local, np.stack([0.8 * (np.mean(data, axis=1) - mean), np.full(3, 5.0)], 1), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scatter_and_local_variances_by_the_dense_problem(seed):
+    """The sandwich of the dense problem, segment by segment, at a point that is no minimum."""
+    case = random_case(seed)
+    unknowns = random_start(seed)
+    normal = equations(linear_residuals, unknowns, case.data, case.beliefs)
+    dense = np.linalg.inv(case.matrix.T @ case.matrix)
+    rows = SAMPLES * 4 + 2
+    away = case.matrix @ flat(unknowns) - case.target
+    pulls = []
+    for s in range(SEGMENTS):
+        mine = np.arange(s * rows, (s + 1) * rows)
+        # The priors of a segment's own unknowns belong to it; those of the shared ones to nobody.
+        first = SEGMENTS * rows + SHARED + s * LOCAL
+        mine = np.concatenate([mine, np.arange(first, first + LOCAL)])
+        pulls.append(case.matrix[mine].T @ away[mine])
+    expected = sum(np.outer(dense @ pull, dense @ pull) for pull in pulls) * SEGMENTS / (SEGMENTS - 1)
+    covariance = covariance_of(normal)
+    np.testing.assert_allclose(
+        scatter_of(normal, covariance), expected[:SHARED, :SHARED], rtol=1e-6, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        np.ravel(local_variances(normal, covariance)), np.diagonal(dense)[SHARED:], rtol=1e-6
+    )
+
+
+def test_scatter_holds_where_residuals_of_a_segment_go_together():
+    """An offset that the model does not know, other in every segment: the scatter tells of it."""
+    random = np.random.default_rng(7)
+    segments, samples, tries = 40, 20, 200
+    estimates, by_noise, by_scatter = [], [], []
+    for _ in range(tries):
+        value = 2.0 + 0.5 * random.normal(size=(segments, 1)) + 0.1 * random.normal(size=(segments, samples))
+        pulls = -(value - value.mean()).sum(axis=1)[:, None]
+        # r = x − y with one shared unknown, at its minimum; the data do not see the segment's own.
+        normal = Normal(
+            shared=np.full((1, 1), float(segments * samples)),
+            mixed=np.zeros((segments, 1, 1)),
+            local=np.ones((segments, 1, 1)),
+            shared_gradient=pulls.sum(axis=0),
+            pulls=pulls,
+            local_gradient=np.zeros((segments, 1)),
+            cost=np.zeros(()),
+            squares=np.zeros(1),
+        )
+        covariance = np.asarray(covariance_of(normal)) * np.var(value)
+        estimates.append(value.mean())
+        by_noise.append(covariance[0, 0])
+        by_scatter.append(float(scatter_of(normal, covariance_of(normal))[0, 0]))
+    true = np.var(estimates)
+    np.testing.assert_allclose(np.mean(by_scatter), true, rtol=0.3)
+    assert np.mean(by_noise) < 0.2 * true

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.models import PotentialNetwork, batched_rollout, rollout
+from carom.models.networks import Perceptron
 from carom.types import State
 from tests.models.conftest import KINDS
 
@@ -87,7 +88,7 @@ def test_one_step_and_contact_logits(kind, scene):
 
 
 def test_batched_rollout_equals_plain_rollout_with_its_gradient(kind, scene):
-    """The adjoint sweep written by hand gives what automatic differentiation of the scan gives."""
+    """Unrolled steps of all windows together give what a scan over each window gives."""
     model = _random_model(kind, scene)
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
     start, contact = _windows(scene, 3, 4, model)
@@ -150,3 +151,32 @@ def test_potential_gradient_in_closed_form():
             )
             position = jnp.asarray(generator.standard_normal(shape))
             np.testing.assert_allclose(network.gradient(position), jax.grad(network)(position), rtol=1e-10)
+
+
+def test_perceptron_backpropagation_written_out():
+    """Outputs and gradients of a batch against NumPy, for layers that widen, keep and narrow."""
+    generator = np.random.default_rng(7)
+    network = Perceptron((3, 20, 20, 2), activation="tanh", key=jax.random.key(8))
+    biases = tuple(jnp.asarray(generator.standard_normal(bias.shape)) for bias in network.biases)
+    network = eqx.tree_at(lambda n: n.biases, network, biases)
+    inputs, cotangent = generator.standard_normal((9, 3)), generator.standard_normal((9, 2))
+
+    layers = [inputs]
+    for weight, bias in zip(network.weights, network.biases, strict=True):
+        value = layers[-1] @ np.asarray(weight).T + np.asarray(bias)
+        layers.append(value if len(weight) == 2 else np.tanh(value))
+    np.testing.assert_allclose(jax.vmap(network)(jnp.asarray(inputs)), layers[-1], rtol=1e-12)
+
+    def score(network, inputs):
+        return jnp.sum(jnp.asarray(cotangent) * jax.vmap(network)(inputs))
+
+    by_weights = jax.jit(jax.grad(score))(network, jnp.asarray(inputs))
+    by_inputs = jax.jit(jax.grad(score, argnums=1))(network, jnp.asarray(inputs))
+    backward = cotangent
+    for index in (2, 1, 0):
+        np.testing.assert_allclose(by_weights.weights[index], backward.T @ layers[index], rtol=1e-10)
+        np.testing.assert_allclose(by_weights.biases[index], backward.sum(axis=0), rtol=1e-10)
+        backward = backward @ np.asarray(network.weights[index])
+        if index:
+            backward = backward * (1 - layers[index] ** 2)
+    np.testing.assert_allclose(by_inputs, backward, rtol=1e-10)

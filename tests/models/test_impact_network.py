@@ -45,6 +45,16 @@ def _with_gravity(scene, step_size, gravity, **options):
     )
 
 
+def test_nothing_acts_between_impacts_where_there_is_no_field():
+    """Whatever the weights are: straight lines, and an exchange of velocities at the instant of contact."""
+    model = _network(Scene(2, 1, (Pair(0, 1, 0.1),)), field="none")
+    found = forecast(model, _state([[0.5], [0.0]], [[-0.3], [0.7]]), 50)
+    time = np.arange(51) * 0.02
+    before, since = np.minimum(time, 0.4), np.maximum(time - 0.4, 0)
+    np.testing.assert_allclose(found.position[:, 0, 0], 0.5 - 0.3 * before + 0.7 * since, atol=1e-12)
+    np.testing.assert_allclose(found.position[:, 1, 0], 0.7 * before - 0.3 * since, atol=1e-12)
+
+
 @pytest.mark.parametrize("restitution", [1.0, 0.8])
 def test_ball_is_exact(restitution):
     """The constraint-exact step follows the parabolas through every impact."""

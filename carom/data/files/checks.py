@@ -3,32 +3,71 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
+from carom.data.files.columns import Layout
 from carom.data.files.input_file import complaint, shown
 from carom.data.files.tables import cell, first_true
+from carom.data.recording import Channel
+from carom.data.steps import constant_step, median_step
+from carom.errors import require_choice
 
-TOLERANCE = 0.01
-"""How far a step may be from the median step, as a fraction of it."""
 MINIMUM_SAMPLES = 3
 """A shorter run has no acceleration."""
 SHORTEST_STEP, LONGEST_STEP = 1e-12, 1e12
 """Steps beyond are no seconds, and would overflow."""
+LONGEST_GAP = 5.0
+"""Median steps beyond which the motion from one sample to the next is anybody's guess."""
 
 Column = Float[np.ndarray, "samples"]
 Starts = Int[np.ndarray, "runs"]
 """The row at which every run starts."""
 
 
-def require_finite(path: Path, frame: pl.DataFrame, names: Sequence[str]) -> None:
-    """Refuse NaN and infinite values."""
-    for name in names:
-        if (row := first_true(~frame[name].is_finite())) is not None:
-            problem = f"the value {frame[name][row]} is not finite; correct it or remove the row"
+def require_values(
+    path: Path, frame: pl.DataFrame, layout: Layout, missing: Sequence[Channel]
+) -> pl.DataFrame:
+    """Refuse cells that are empty or not finite, but for those of channels that may miss values.
+
+    Arguments:
+        path: the file, for complaints.
+        frame: the table; null where a cell is empty.
+        layout: what its columns mean.
+        missing: the channels that may miss values.
+
+    Returns the table with null for every missing value.
+    """
+    for channel in missing:
+        require_choice("missing", channel, Channel)
+    channels = layout.channels
+    optional = [name for name, channel in channels.items() if channel in missing]
+    frame = frame.with_columns(pl.col(optional).fill_nan(None))
+    for name in frame.columns:
+        row = first_true(frame[name].is_null())
+        if row is not None and name not in optional:
+            problem = f"the value is empty; fill it in{_or_allow(channels.get(name), missing)}"
             raise complaint(path, problem, *cell(row, name))
+    for name in layout.numbers:
+        row = first_true(~frame[name].is_finite())  # null is neither finite nor not
+        if row is not None:
+            value = frame[name][row]
+            remedy = _or_allow(channels.get(name), missing) if np.isnan(value) else " or remove the row"
+            raise complaint(path, f"the value {value} is not finite; correct it{remedy}", *cell(row, name))
+    return frame
+
+
+def _or_allow(channel: str | None, missing: Sequence[Channel]) -> str:
+    """What else can be done about a missing value."""
+    if channel == "touch":
+        return ", or write 0 and fit with imperfect touch"
+    if channel is None:
+        return " or remove the row"
+    allowed = ", ".join(f'"{name}"' for name in get_args(Channel) if name == channel or name in missing)
+    return f", remove the row, or write missing = [{allowed}] under [sampling] in the system file"
 
 
 def require_binary(path: Path, frame: pl.DataFrame, names: Sequence[str]) -> None:
@@ -42,11 +81,23 @@ def require_binary(path: Path, frame: pl.DataFrame, names: Sequence[str]) -> Non
 def require_motion(path: Path, frame: pl.DataFrame, names: Sequence[str]) -> None:
     """Refuse positions that never change: a sensor that was not connected."""
     for name in names:
-        if frame[name].min() == frame[name].max():
-            problem = (
-                f"it never moves, being {frame[name][0]:g} in every row; leave it out or record it again"
-            )
+        known = frame[name].drop_nulls()
+        if known.min() == known.max():
+            problem = f"it never moves, being {known[0]:g} in every row; leave it out or record it again"
             raise complaint(path, problem, f"column {name}")
+
+
+def require_known(path: Path, frame: pl.DataFrame, layout: Layout, starts: Starts) -> None:
+    """Refuse a run with too few positions in a column, and a column of velocities without any."""
+    for name in layout.velocity:
+        if frame[name].null_count() == len(frame):
+            raise complaint(path, "every value is missing; leave the velocities out", f"column {name}")
+    for name in layout.position:
+        known = np.add.reduceat(frame[name].is_not_null().to_numpy(), starts, dtype=np.int64)
+        if (run := first_true(pl.Series(known < MINIMUM_SAMPLES))) is not None:
+            problem = f"the run that starts here has {known[run]} values in this column and needs at least "
+            problem += f"{MINIMUM_SAMPLES}; leave the run out"
+            raise complaint(path, problem, *cell(int(starts[run]), name))
 
 
 def find_runs(path: Path, labels: pl.Series | None, *, rows: int) -> Starts:
@@ -76,7 +127,7 @@ def find_runs(path: Path, labels: pl.Series | None, *, rows: int) -> Starts:
 
 
 def find_step_size(path: Path, name: str, time: Column, starts: Starts) -> float:
-    """The constant step of all runs.
+    """The constant step of all runs; where steps vary, their median.
 
     Arguments:
         path: the file, for complaints.
@@ -84,24 +135,20 @@ def find_step_size(path: Path, name: str, time: Column, starts: Starts) -> float
         time: finite times in seconds.
         starts: where runs start, each with several samples.
     """
-    runs = list(pairwise([*starts.tolist(), len(time)]))
+    runs = [time[start:end] for start, end in pairwise([*starts.tolist(), len(time)])]
     with np.errstate(over="ignore", invalid="ignore"):
         _require_rising(path, name, time, starts)
-        step = _median(np.diff(time[: runs[0][1]]))
-        if not SHORTEST_STEP <= step <= LONGEST_STEP:
-            raise complaint(path, f"the times step by {step:g}; write them in seconds", f"column {name}")
-        unit = _last_decimal(time, step)
-        for start, end in runs:
-            _require_constant(path, name, time[start:end], start, unit)
-    counts = np.array([end - start - 1 for start, end in runs])
-    durations = np.array([time[end - 1] - time[start] for start, end in runs])
-    differences = np.abs(durations / counts - durations[0] / counts[0])
-    tolerance = TOLERANCE * step + unit / counts + unit / counts[0]
-    if (run := first_true(pl.Series(differences > tolerance))) is not None:
-        other = durations[run] / counts[run]
-        problem = f"the step is {other:.6g} s in this run but {step:.6g} s in the first; resample to one step"
-        raise complaint(path, problem, *cell(runs[run][0], name))
-    return _shortest(float(durations.sum() / counts.sum()), time)
+        steps = np.diff(time)
+        within = np.delete(steps, starts[1:] - 1)
+        median = median_step(within)
+        if not SHORTEST_STEP <= median <= LONGEST_STEP:
+            raise complaint(path, f"the times step by {median:g}; write them in seconds", f"column {name}")
+        steps[starts[1:] - 1] = median
+        if (i := first_true(pl.Series(steps > LONGEST_GAP * median))) is not None:
+            problem = f"the step is {steps[i]:.6g} s, but the median step {median:.6g} s, so there is a gap; "
+            problem += "start a new run after it, or fill it with rows whose cells are empty"
+            raise complaint(path, problem, *cell(i + 1, name))
+        return constant_step(runs) or median
 
 
 def _require_rising(path: Path, name: str, time: Column, starts: Starts) -> None:
@@ -112,47 +159,3 @@ def _require_rising(path: Path, name: str, time: Column, starts: Starts) -> None
         if time[i + 1] < time[i]:
             problem = f"the time falls from {time[i]:g} to {time[i + 1]:g}; sort the rows or add a column run"
         raise complaint(path, problem, *cell(i + 1, name))
-
-
-def _require_constant(path: Path, name: str, time: Column, start: int, unit: float) -> None:
-    """Refuse irregular steps of one run, unless they come from rounding times to `unit`."""
-    steps = np.diff(time)
-    median = _median(steps)
-    regular = np.abs(steps - median) <= TOLERANCE * median
-    if regular.all() or (np.abs(_departure(time)) <= 0.75 * unit).all():
-        return
-    i = int(np.argmin(regular))
-    problem = f"the step is {steps[i]:.6g} s, but the median step {median:.6g} s"
-    if steps[i] > 1.5 * median:
-        problem += ", so there is a gap; fill it or start a new run after it"
-    else:
-        problem += ", so the steps are irregular; resample at a constant step"
-    raise complaint(path, problem, *cell(start + i + 1, name))
-
-
-def _median(steps: Column) -> float:
-    """The median, and of two middle steps the shorter one: missing samples make steps longer."""
-    return float(np.sort(steps)[(len(steps) - 1) // 2])
-
-
-def _last_decimal(time: Column, step: float) -> float:
-    """The unit that times are rounded to if it is about a tenth or a hundredth of a step, and 0 otherwise.
-
-    A camera's 60 Hz in milliseconds are steps of 0.016 and 0.017 s: irregular by 6 %, yet a constant step.
-    """
-    unit = 10.0 ** np.floor(np.log10(0.1 * step))
-    counts = time / unit
-    return unit if np.all(np.abs(counts - np.rint(counts)) < 1e-3) else 0.0
-
-
-def _departure(time: Column) -> Column:
-    """Times less the straight line through them, by least squares."""
-    number = np.arange(len(time)) - (len(time) - 1) / 2
-    centred = time - time.mean()
-    return centred - number * (number @ centred) / (number @ number)
-
-
-def _shortest(step: float, time: Column) -> float:
-    """The step with 9 digits if the times cannot tell the difference: 0.02 for 0.020000000000000004."""
-    short = float(f"{step:.9g}")
-    return short if abs(short - step) <= 4 * np.spacing(np.abs(time).max()) else step

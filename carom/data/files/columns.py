@@ -69,6 +69,15 @@ class Layout:
         time = () if self.time is None else (self.time,)
         return (*time, *self.position, *self.velocity, *self.touch)
 
+    @property
+    def channels(self) -> dict[str, str]:
+        """Which channel a column belongs to, touch being one here; times and runs belong to none."""
+        return (
+            dict.fromkeys(self.position, "position")
+            | dict.fromkeys(self.velocity, "velocity")
+            | dict.fromkeys(self.touch, "touch")
+        )
+
 
 def find_layout(
     path: Path, names: Sequence[str], *, columns: Columns | None, scene: Scene | None, timed: bool

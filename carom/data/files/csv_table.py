@@ -9,7 +9,7 @@ from typing import BinaryIO
 import polars as pl
 
 from carom.data.files.input_file import complaint, not_utf8, shown
-from carom.data.files.tables import Table, cell, first_true, require_filled, require_values
+from carom.data.files.tables import Table, cell, first_true, require_size
 
 _HEADER_BYTES = 2**20
 
@@ -32,7 +32,7 @@ def _names(path: Path) -> Sequence[str]:
 
 def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
     names = _names(path)
-    require_values(path, rows=_count_lines(path), columns=len(names))
+    require_size(path, rows=_count_lines(path), columns=len(names))
     try:
         # All columns as text: only then is a row with too many values noticed and can a wrong value be shown.
         text = pl.read_csv(path.absolute(), infer_schema=False, glob=False)
@@ -47,10 +47,9 @@ def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame
 
     wanted = [*numbers, label] if label is not None else [*numbers]
     text = text.select(pl.col(wanted).str.strip_chars().replace("", None))
-    require_filled(path, text)
     frame = text.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
     for name in numbers:
-        if (row := first_true(frame[name].is_null())) is not None:
+        if (row := first_true(frame[name].is_null() & text[name].is_not_null())) is not None:
             value = shown(text[name][row], length=20)
             remedy = "write a decimal point" if "," in value else "correct it or remove the row"
             raise complaint(path, f'"{value}" is not a number; {remedy}', *cell(row, name))

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from carom.data.files.input_file import complaint, shown, size
-from carom.data.files.tables import Table, require_values
+from carom.data.files.tables import Table, require_size
 from carom.errors import InputError
 
 _SUFFIX = ".npy"
@@ -33,7 +33,7 @@ def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame
             if length != rows:
                 problem = f"there are {length} values here but {rows} in {shown(names[0])}; make them equal"
                 raise complaint(path, problem, f"column {name}")
-        require_values(path, rows=rows, columns=len(names))
+        require_size(path, rows=rows, columns=len(names))
         columns = {}
         for name in names:
             with archive.open(name + _SUFFIX) as member:

@@ -7,7 +7,7 @@ from typing import BinaryIO, TypeVar
 import polars as pl
 
 from carom.data.files.input_file import complaint, shown
-from carom.data.files.tables import Table, require_filled, require_values
+from carom.data.files.tables import Table, require_size
 
 Answer = TypeVar("Answer")
 
@@ -28,9 +28,8 @@ def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame
             problem = f"the values are of type {shown(types[name])}; convert them to text or whole numbers"
             raise complaint(path, problem, f"column {name}")
     rows = _ask(path, lambda table: table.select(pl.len()).collect().item())
-    require_values(path, rows=rows, columns=len(numbers) + len(labels))
+    require_size(path, rows=rows, columns=len(numbers) + len(labels))
     frame = _ask(path, lambda table: table.select(*numbers, *labels).collect())
-    require_filled(path, frame)
     return frame.select(pl.col(numbers).cast(pl.Float64), pl.col(labels).cast(pl.String))
 
 

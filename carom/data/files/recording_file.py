@@ -1,6 +1,7 @@
 """Recordings in files: CSV, Parquet and NPZ, one row per sample."""
 
 import os
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,12 +10,12 @@ import polars as pl
 
 from carom.atomic import atomic_write
 from carom.data.files.checks import (
-    TOLERANCE,
     find_runs,
     find_step_size,
     require_binary,
-    require_finite,
+    require_known,
     require_motion,
+    require_values,
 )
 from carom.data.files.columns import Columns, Layout, find_layout, standard_columns
 from carom.data.files.csv_table import CSV
@@ -22,7 +23,8 @@ from carom.data.files.input_file import complaint, require_file, shown, unreadab
 from carom.data.files.npz_table import NPZ
 from carom.data.files.parquet_table import PARQUET
 from carom.data.files.tables import MAXIMUM_BYTES, Table
-from carom.data.recording import Recording, Run
+from carom.data.recording import Channel, Recording, Run
+from carom.data.steps import TOLERANCE
 from carom.mechanics import Scene
 
 FORMATS = {".csv": CSV, ".parquet": PARQUET, ".npz": NPZ}
@@ -34,6 +36,7 @@ def read_recording(
     columns: Columns | None = None,
     scene: Scene | None = None,
     step_size: float | None = None,
+    missing: Sequence[Channel] = (),
 ) -> Recording:
     """Read a recording and check all of it; what cannot be used is an `InputError` that says where.
 
@@ -41,7 +44,10 @@ def read_recording(
         path: a `.csv`, `.parquet` or `.npz` file with one row per sample.
         columns: the names of its columns; by default `run`, `t`, `q1`…, `v1`…, `touch1`….
         scene: gives bodies and dimension; by default every position column is a body in one dimension.
-        step_size: time between samples in seconds, for files without times. With times it must agree.
+        step_size: time between samples in seconds, for files without times. With times it must agree with
+            their step, which is the default: the constant one, or the median where steps vary.
+        missing: channels whose cells may be empty or nan, "position" or "velocity" or both; they are read as
+            NaN.
 
     Example:
         >>> recording = read_recording("track.csv", columns=Columns(("x_a", "x_b")))  # doctest: +SKIP
@@ -57,8 +63,9 @@ def read_recording(
     except OSError as error:
         raise unreadable(path, error) from error
 
+    frame = require_values(path, frame, layout, missing)
     starts = find_runs(path, None if layout.run is None else frame[layout.run], rows=len(frame))
-    require_finite(path, frame, layout.numbers)
+    require_known(path, frame, layout, starts)
     require_binary(path, frame, layout.touch)
     require_motion(path, frame, layout.position)
     time = None

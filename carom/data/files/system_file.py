@@ -14,13 +14,14 @@ from carom.data.files.input_file import complaint, not_utf8, require_file, shown
 from carom.data.files.scene_tables import PAIR_KEYS, SYSTEM_KEYS, WALL_KEYS, read_scene
 from carom.data.files.system_text import system_text
 from carom.data.files.toml_table import TomlTable
+from carom.data.recording import Channel
 from carom.mechanics import Scene
 from carom.types import RestitutionKind
 
 MAXIMUM_BYTES = 2**20
 """The largest system file that is read."""
 COLUMNS_KEYS = ("run", "time", "position", "velocity", "touch")
-SAMPLING_KEYS = ("step_size",)
+SAMPLING_KEYS = ("step_size", "missing")
 LEARN_KEYS = ("masses", "damping", "restitution", "gap")
 TABLES = {
     "system": SYSTEM_KEYS,
@@ -63,6 +64,7 @@ class SystemFile:
         columns: the names of a recording's columns; None for those that Carom writes.
         step_size: time between samples in seconds, for recordings without times.
         learn: what is to be learned besides the forces.
+        missing: channels whose cells may be empty or nan, "position" or "velocity" or both.
 
     Example:
         >>> SystemFile(Scene(bodies=1, dimension=1)).learn
@@ -73,6 +75,7 @@ class SystemFile:
     columns: Columns | None = None
     step_size: float | None = None
     learn: Learn = field(default_factory=Learn)
+    missing: tuple[Channel, ...] = ()
 
 
 def read_system_file(path: str | os.PathLike[str]) -> SystemFile:
@@ -115,6 +118,7 @@ def format_system_file(system_file: SystemFile) -> str:
         system_file.scene,
         system_file.columns,
         system_file.step_size,
+        missing=system_file.missing,
         learn=asdict(learn),
     )
 
@@ -147,6 +151,7 @@ def parse_system_file(path: Path, text: str) -> SystemFile:
             restitution=cast(RestitutionKind, restitution),
             gap=learn.flag("gap", default=True),
         ),
+        cast(tuple[Channel, ...], sampling.words("missing", choices=get_args(Channel))),
     )
 
 

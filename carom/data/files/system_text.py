@@ -1,11 +1,12 @@
 """The text of a system file, with a comment at every key."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 import tomlkit
 
 from carom.data.files.columns import Columns, standard_columns
+from carom.data.recording import Channel
 from carom.mechanics import Pair, Scene, Wall
 
 
@@ -14,6 +15,7 @@ def system_text(
     columns: Columns | None,
     step_size: float | None,
     *,
+    missing: Sequence[str],
     learn: Mapping[str, Any],
 ) -> str:
     """A system file as text. What could be added stands there as a comment.
@@ -22,6 +24,7 @@ def system_text(
         scene: bodies, candidate contacts and known constants.
         columns: the names of a recording's columns, where they are not those that Carom writes.
         step_size: time between samples, for recordings without times.
+        missing: channels whose cells may be empty.
         learn: what is to be learned.
     """
     example_wall = Wall(0, (1.0,) + (0.0,) * (scene.dimension - 1))
@@ -33,7 +36,7 @@ def system_text(
         *([_wall(wall) for wall in scene.geometry.walls] or [_comment(_wall(example_wall))]),
         *([_pair(pair) for pair in scene.geometry.pairs] or example_pair),
         _columns(columns) if columns else _comment(_columns(example_columns)),
-        _sampling(step_size) if step_size is not None else _comment(_sampling(0.02)),
+        _sampling(step_size, missing),
         [
             "[learn]",
             _line("masses", learn["masses"], "estimate the masses, starting from those above"),
@@ -87,9 +90,20 @@ def _columns(columns: Columns) -> Iterator[str]:
         yield _line("touch", list(columns.touch), "one per body, 0 or 1")
 
 
-def _sampling(step_size: float) -> Iterator[str]:
-    yield "[sampling]"
-    yield _line("step_size", float(step_size), "seconds between samples, if there are no times")
+def _sampling(step_size: float | None, missing: Sequence[str]) -> Iterator[str]:
+    step = 0.02 if step_size is None else step_size
+    for line, stated in (
+        ("[sampling]", step_size is not None or missing),
+        (
+            _line("step_size", float(step), "seconds between samples, if there are no times"),
+            step_size is not None,
+        ),
+        (
+            _line("missing", [*(missing or get_args(Channel))], "channels whose cells may be empty or nan"),
+            missing,
+        ),
+    ):
+        yield line if stated else f"# {line}"
 
 
 def _comment(lines: Iterable[str]) -> list[str]:

@@ -19,7 +19,8 @@ class Table(NamedTuple):
 
     Arguments:
         names: gives the names of a file's columns as they stand there, repetitions included.
-        load: gives the columns `numbers` as float64 and the column `label` as text, none of them null.
+        load: gives the columns `numbers` as float64 and the column `label` as text; null where a cell
+            is empty.
         save: writes a table to an open file.
     """
 
@@ -28,7 +29,7 @@ class Table(NamedTuple):
     save: Callable[[pl.DataFrame, BinaryIO], None]
 
 
-def require_values(path: Path, *, rows: int, columns: int) -> None:
+def require_size(path: Path, *, rows: int, columns: int) -> None:
     """Refuse a table that would not fit into memory, by its declared size."""
     if rows * columns > MAXIMUM_VALUES:
         raise complaint(
@@ -36,13 +37,6 @@ def require_values(path: Path, *, rows: int, columns: int) -> None:
             f"the table has {rows} rows of {columns} columns, and at most {MAXIMUM_VALUES} values are read; "
             "split it or leave out columns",
         )
-
-
-def require_filled(path: Path, frame: pl.DataFrame) -> None:
-    """Refuse a table with empty cells."""
-    for name in frame.columns:
-        if (row := first_true(frame[name].is_null())) is not None:
-            raise complaint(path, "the value is empty; fill it in or remove the row", *cell(row, name))
 
 
 def first_true(mask: pl.Series) -> int | None:

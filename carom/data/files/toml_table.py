@@ -89,6 +89,18 @@ class TomlTable:
             raise self.wrong(key, f"write one of {', '.join(map(_shown, choices))}, not {_shown(value)}")
         return value
 
+    def words(self, key: str, *, choices: Sequence[str]) -> tuple[str, ...]:
+        """Some of several words, each at most once; none by default."""
+        value = self.values.get(key, [])
+        if (
+            not isinstance(value, list)
+            or any(word not in choices for word in value)
+            or len({*value}) < len(value)
+        ):
+            allowed = ", ".join(map(_shown, choices))
+            raise self.wrong(key, f"write a list with some of {allowed}, not {_shown(value)}")
+        return tuple(value)
+
     def name(self, key: str, *, default: str | None) -> str | None:
         """The name of a column."""
         value = self.values.get(key, default)

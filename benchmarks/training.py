@@ -1,0 +1,129 @@
+"""Cost of the paper's training loop: `python -m benchmarks.training --out FILE [--before FILE]`.
+
+Every kind of unit that `carom reproduce` trains, five seeds in one program, pinned to one core. Machines are
+shared: compare two versions by running this for each in turn, and read the ratios.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+import carom
+from carom.experiments.paper import EXPERIMENTS, PROTOCOLS
+from carom.experiments.run import Unit, plan, record
+from carom.learning import fit_many
+from carom.models import MODELS
+
+SEEDS = (0, 1, 2, 3, 4)
+MEASURED = {
+    "pendulum": ("pendulum",),
+    "ball": ("ball", "ball-table", "inelastic-ball", "inelastic-ball-0.8"),
+    "cradle": ("cradle", "cradle-table"),
+    "damped-pendulum": ("damped-pendulum",),
+}
+"""Experiments to measure, and those whose steps cost the same: they differ in data and length alone."""
+
+
+def _alike(unit: Unit, other: Unit) -> bool:
+    """Whether a step of `other` costs what a step of the measured `unit` costs."""
+    same = (other.protocol, other.model_name) == (unit.protocol, unit.model_name)
+    return same and other.experiment_name in MEASURED[unit.experiment_name]
+
+
+def measure(unit: Unit, *, steps: int, repeats: int) -> dict[str, float]:
+    """Milliseconds of CPU time per gradient step of one seed, and the seconds that compilation takes."""
+    settings = unit.experiment.settings(unit.protocol, unit.model_name)
+    options = unit.experiment.options(unit.protocol, unit.model_name)
+    recordings = [record(unit.experiment, unit.protocol, seed)[0] for seed in unit.seeds]
+    kind = MODELS[unit.experiment.trained[unit.model_name].model]
+    models = [
+        kind.for_recording(recording, key=jax.random.key(seed), **options)
+        for recording, seed in zip(recordings, unit.seeds, strict=True)
+    ]
+    steps_per_epoch = unit.gradient_steps // (settings.epochs * len(unit.seeds))
+    # A multiple of 20, so that every chunk of the fit is the same program.
+    settings = replace(settings, epochs=20 * max(1, round(steps / steps_per_epoch / 20)))
+    work = settings.epochs * steps_per_epoch * len(unit.seeds)
+
+    def train() -> tuple[float, float]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        fit_many(models, recordings, settings, seeds=unit.seeds)
+        return time.perf_counter() - wall, time.process_time() - cpu
+
+    first, _ = train()
+    times = [train() for _ in range(repeats)]
+    return {
+        "milliseconds": 1e3 * min(cpu for _, cpu in times) / work,
+        "compile_seconds": max(0.0, first - min(wall for wall, _ in times)),
+    }
+
+
+def main() -> None:
+    """Measure every kind of unit, print the table and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/training.json"))
+    parser.add_argument("--before", type=Path, help="what this wrote for the version to compare with")
+    parser.add_argument("--steps", type=int, default=600, help="gradient steps of each seed")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="a part of `experiment, protocol, model` to measure")
+    given = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    jax.config.update("jax_enable_compilation_cache", False)  # compile times are those of a first run
+    before = {}
+    if given.before is not None:
+        before = {row["case"]: row for row in json.loads(given.before.read_text())["training"]}
+
+    table = Table(title="Training, five seeds together, one core")
+    for heading in ("", "seed-steps", "ms per seed-step", "before", "ratio", "compile / s"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    units = plan(EXPERIMENTS, PROTOCOLS, SEEDS)
+    rows = []
+    for unit in units:
+        if unit.experiment_name not in MEASURED or given.only not in unit.label:
+            continue
+        total = sum(other.gradient_steps for other in units if _alike(unit, other))
+        measured = measure(unit, steps=given.steps, repeats=given.repeats)
+        row: dict[str, Any] = {"case": unit.label, "seed_steps": total, **measured}
+        if unit.label in before:
+            row["milliseconds_before"] = before[unit.label]["milliseconds"]
+            row["ratio"] = row["milliseconds_before"] / row["milliseconds"]
+        rows.append(row)
+        table.add_row(
+            unit.label,
+            f"{total}",
+            f"{row['milliseconds']:.3f}",
+            f"{row['milliseconds_before']:.3f}" if "ratio" in row else "",
+            f"{row['ratio']:.2f}" if "ratio" in row else "",
+            f"{row['compile_seconds']:.1f}",
+        )
+        print(json.dumps(row), flush=True)
+    Console().print(table)
+    seconds = {
+        key: sum(1e-3 * row[key] * row["seed_steps"] for row in rows if key in row)
+        for key in ("milliseconds", "milliseconds_before")
+    }
+    print(f"All units of these kinds: {seconds['milliseconds']:.0f} s of CPU", end="")
+    print(f", before {seconds['milliseconds_before']:.0f} s." if before else ".")
+    document = {
+        "command": f"python -m benchmarks.training --only {given.only!r} --steps {given.steps}",
+        "machine": {"processor": platform.processor() or platform.machine(), "cores_used": 1},
+        "versions": {"carom": carom.__version__, "jax": jax.__version__, "python": platform.python_version()},
+        "cpu_seconds_of_these_units": seconds,
+        "training": rows,
+    }
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(document, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Steps between samples: one constant step, up to rounding, or steps that vary."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+TOLERANCE = 0.01
+"""How far a constant step may be from its median, as a fraction of it."""
+
+Times = Float[np.ndarray, "_"]
+
+
+def constant_step(runs: Sequence[Times]) -> float | None:
+    """The step of all runs, None where steps vary within a run or from one to the next.
+
+    Arguments:
+        runs: rising times in seconds, at least two per run.
+
+    Example:
+        >>> constant_step([np.array([0.0, 0.1, 0.2]), np.array([5.0, 5.1, 5.2, 5.3])])
+        0.1
+        >>> constant_step([np.array([0.0, 0.1, 0.25])]) is None
+        True
+    """
+    step = median_step(np.diff(runs[0]))
+    unit = _last_decimal(np.concatenate(runs), step)
+    if not all(_is_constant(time, unit) for time in runs):
+        return None
+    counts = np.array([len(time) - 1 for time in runs])
+    durations = np.array([time[-1] - time[0] for time in runs])
+    differences = np.abs(durations / counts - durations[0] / counts[0])
+    if (differences > TOLERANCE * step + unit / counts + unit / counts[0]).any():
+        return None
+    largest = max(float(np.abs(time).max()) for time in runs)
+    return _shortest(float(durations.sum() / counts.sum()), largest)
+
+
+def median_step(steps: Float[np.ndarray, "steps"]) -> float:
+    """The median, and of two middle steps the shorter one: missing samples make steps longer."""
+    return float(np.sort(steps)[(len(steps) - 1) // 2])
+
+
+def _is_constant(time: Times, unit: float) -> bool:
+    """Whether one run has a constant step, or would but for the rounding of its times to `unit`."""
+    steps = np.diff(time)
+    median = median_step(steps)
+    regular = np.abs(steps - median) <= TOLERANCE * median
+    return bool(regular.all() or (np.abs(_departure(time)) <= 0.75 * unit).all())
+
+
+def _last_decimal(time: Times, step: float) -> float:
+    """The unit that times are rounded to if it is about a tenth or a hundredth of a step, and 0 otherwise.
+
+    A camera's 60 Hz in milliseconds are steps of 0.016 and 0.017 s: irregular by 6 %, yet a constant step.
+    """
+    unit = 10.0 ** np.floor(np.log10(0.1 * step))
+    counts = time / unit
+    return unit if np.all(np.abs(counts - np.rint(counts)) < 1e-3) else 0.0
+
+
+def _departure(time: Times) -> Times:
+    """Times less the straight line through them, by least squares."""
+    number = np.arange(len(time)) - (len(time) - 1) / 2
+    centred = time - time.mean()
+    return centred - number * (number @ centred) / (number @ number)
+
+
+def _shortest(step: float, largest: float) -> float:
+    """The step with 9 digits if the times cannot tell the difference: 0.02 for 0.020000000000000004."""
+    short = float(f"{step:.9g}")
+    return short if abs(short - step) <= 4 * np.spacing(largest) else step

@@ -1,0 +1,64 @@
+"""Pieces of a long run: each finished one lies in a file of its own, so that a killed run continues."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+import carom
+from carom.atomic import atomic_write
+from carom.experiments.workers import Task, Tell, run_tasks
+
+Result = dict[str, Any]
+
+
+class Piece(NamedTuple):
+    """A result to make.
+
+    Arguments:
+        path: where it is kept.
+        fingerprint: changes with everything that the result depends on.
+        function: makes it; picklable where there is more than one worker.
+        cost: how much work it is beside the others.
+    """
+
+    path: Path
+    fingerprint: str
+    function: Callable[[Tell], Result]
+    cost: float
+
+
+def run_pieces(pieces: Sequence[Piece], *, workers: int = 1, progress: Tell | None = None) -> list[Result]:
+    """The results of all pieces in their order; only those that are not there yet are made.
+
+    Versions, the device and the fingerprint are noted in each.
+    """
+    results = [_kept(piece) for piece in pieces]
+    missing = [index for index, result in enumerate(results) if result is None]
+    tasks = [Task(partial(_make, pieces[index]), pieces[index].cost) for index in missing]
+    for index, result in zip(missing, run_tasks(tasks, workers=workers, progress=progress), strict=True):
+        results[index] = result
+    return [result for result in results if result is not None]
+
+
+def _kept(piece: Piece) -> Result | None:
+    if not piece.path.exists():
+        return None
+    result = json.loads(piece.path.read_text())
+    return result if result.get("fingerprint") == piece.fingerprint else None
+
+
+def _make(piece: Piece, tell: Tell) -> Result:
+    result = {
+        "versions": {"carom": carom.__version__, "jax": jax.__version__},
+        "device": jax.devices()[0].device_kind,
+        "fingerprint": piece.fingerprint,
+        **piece.function(tell),
+    }
+    piece.path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(piece.path) as temporary:
+        temporary.write_text(json.dumps(result, indent=1) + "\n")
+    return result

@@ -1,0 +1,96 @@
+"""Impacts moved to the steps that the fitted model finds likeliest.
+
+The first look at a recording places an impact by a parabola either side of it. A scheme that resolves impacts
+on the grid alone, such as CD-Lagrange's, needs the very step; with a model at hand its neighbours can be
+compared.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from carom.integrators import SCHEDULED
+from carom.learning.contacts import REACH, Impacts
+from carom.learning.estimation import Estimate, SharedShape, unexplained
+from carom.learning.least_squares import Unknowns
+from carom.learning.problem import Problem
+from carom.learning.segments import Layout, Plan, Segments, cut
+from carom.models import ImpactNetwork
+
+WIDTH = 16
+"""Samples either side of an impact that decide on its step."""
+
+
+def reschedule(
+    problem: Problem, template: ImpactNetwork, unravel: SharedShape, estimate: Estimate, hinge: float
+) -> Problem:
+    """The problem with every impact at the best of the steps within `REACH`, judged by the data around it."""
+    events = [
+        (run, int(step), int(contact))
+        for run, found in enumerate(problem.impacts)
+        for step, contact in np.argwhere(found.chosen)
+    ]
+    if not events:
+        return problem
+    runs, steps, _ = np.array(events).T
+    places = Layout(runs, np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1)
+    shifts = range(-REACH, REACH + 1)
+    local = problem.first_states(places)
+    shared = np.asarray(estimate.unknowns.shared)
+    misfit = []
+    for shift in shifts:
+        moved = [_moved(plan, shift) for plan in problem.plans]
+        windows = _alone(cut(problem.recording, moved, places), problem.impacts, events, places)
+        there = estimate._replace(unknowns=Unknowns(shared, local))
+        misfit.append(
+            unexplained(template, hinge, problem.units, there, windows, unravel=unravel, own=problem.own)
+        )
+    gain = -np.asarray(misfit)
+    impacts = [
+        replace(
+            found,
+            chosen=np.zeros_like(found.chosen),
+            **{name: getattr(found, name).copy() for name in ("log_odds", "gap", "before", "after")},
+        )
+        for found in problem.impacts
+    ]
+    for (run, step, contact), by_shift in zip(events, gain.T, strict=True):
+        found = impacts[run]
+        near = step + np.arange(-REACH, REACH + 1)
+        inside = (near >= 0) & (near < len(found.chosen)) & np.isfinite(by_shift)
+        if not inside.any():
+            found.chosen[step, contact] = True
+            continue
+        by_shift = np.where(inside, by_shift, -np.inf)
+        best = int(np.argmax(by_shift))
+        found.chosen[near[best], contact] = True
+        peak = problem.impacts[run].log_odds[step, contact]
+        found.log_odds[near[inside], contact] = peak + (by_shift - by_shift[best])[inside]
+        for part in (found.gap, found.before, found.after):
+            part[near[best], contact] = part[step, contact]
+    return problem.with_impacts(impacts)
+
+
+def _moved(plan: Plan, shift: int) -> Plan:
+    """All impacts of a run some steps later; none may be early or late."""
+    quiet = np.where(plan.schedule == SCHEDULED, -SCHEDULED, plan.schedule)
+    steps, contacts = np.nonzero(plan.schedule == SCHEDULED)
+    inside = (steps + shift >= 0) & (steps + shift < len(quiet))
+    quiet[steps[inside] + shift, contacts[inside]] = SCHEDULED
+    return plan._replace(
+        schedule=quiet, earliest=np.full_like(plan.earliest, 0.0), latest=np.full_like(plan.latest, 1.0)
+    )
+
+
+def _alone(windows: Segments, impacts: list[Impacts], events, places: Layout) -> Segments:
+    """Windows that see no other impact than the one they are about."""
+    known = windows.known.copy()
+    for row, (run, step, _) in enumerate(events):
+        kinks = np.flatnonzero(impacts[run].chosen.any(axis=1))
+        start = places.sample[row]
+        later, earlier = kinks[kinks > step], kinks[kinks < step]
+        if len(later):
+            known[row, max(later[0] - REACH - start, 0) :] = False
+        if len(earlier):
+            known[row, : max(earlier[-1] + 1 + REACH + 1 - start, 0)] = False
+    return windows._replace(known=known)
