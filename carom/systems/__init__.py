@@ -1,7 +1,7 @@
 """True mechanics: systems that know their energy, their contacts and their exact motion."""
 
 from carom.systems.ball_box import BallBox
-from carom.systems.balls import AbstractBalls, Motions
+from carom.systems.balls import AbstractBalls, Motions, fitting_radius
 from carom.systems.base import AbstractSystem
 from carom.systems.bent_ball import BentBall
 from carom.systems.billiards import Billiards
@@ -37,4 +37,5 @@ __all__ = [
     "Pendulum",
     "Stairs",
     "engine_trajectory",
+    "fitting_radius",
 ]

@@ -1,5 +1,6 @@
 """Balls among planes in a uniform field: what their systems have in common, exact motion included."""
 
+import math
 from abc import abstractmethod
 from itertools import combinations, pairwise
 from typing import NamedTuple
@@ -187,6 +188,18 @@ def box(size: tuple[float, ...]) -> tuple[Solid, ...]:
             normal = tuple(sign if a == axis else 0.0 for a in range(len(size)))
             walls.append(((normal, offset),))
     return tuple(walls)
+
+
+def fitting_radius(count: int, size: tuple[float, ...], *, most: float, share: float = 0.15) -> float:
+    """The radius of equal balls that take a share of a box, but not more than `most`.
+
+    Example:
+        >>> fitting_radius(16, (1.0, 1.0), most=0.1)
+        0.0546
+    """
+    dimension = len(size)
+    unit_ball = math.pi ** (dimension / 2) / math.gamma(dimension / 2 + 1)
+    return min(most, float(f"{(share * math.prod(size) / (count * unit_ball)) ** (1 / dimension):.3g}"))
 
 
 def scattered(radii: tuple[float, ...], size: tuple[float, ...], *, seed: int, speed: float) -> State:
