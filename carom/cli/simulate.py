@@ -23,7 +23,7 @@ from carom.data import (
 from carom.data import simulate as simulate_system
 from carom.errors import InputError
 from carom.mechanics import Projection
-from carom.systems import AbstractSystem, BallBox, Billiards
+from carom.systems import AbstractBoxedBalls, AbstractSystem
 from carom.types import State, VelocityGrid
 
 MAXIMUM_RUNS = 100_000
@@ -117,7 +117,7 @@ def simulate(
         Options(gravity, restitution, friction, damping, balls, dimension, size, radius, masses),
     )
     starts = [_state(text, truth_system) for text in start] or None
-    if isinstance(truth_system, Billiards | BallBox) and starts is None:
+    if isinstance(truth_system, AbstractBoxedBalls) and starts is None:
         starts = _random_starts(truth_system, seed, runs=runs, speed=speed)
     elif runs is not None or speed is not None:
         raise InputError("--runs and --speed are for random starts of billiards and box, without --start.")
@@ -152,7 +152,7 @@ def simulate(
 
 
 def _random_starts(
-    system: Billiards | BallBox, seed: int, *, runs: int | None, speed: float | None
+    system: AbstractBoxedBalls, seed: int, *, runs: int | None, speed: float | None
 ) -> list[State]:
     """One start per run, each by a seed of its own."""
     runs, speed = 1 if runs is None else runs, 1.0 if speed is None else speed

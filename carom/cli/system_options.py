@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 from carom.cli.arguments import parse_numbers, require_range
 from carom.errors import InputError
-from carom.systems import SYSTEMS, AbstractSystem, BallBox, Billiards, fitting_radius
+from carom.systems import SYSTEMS, AbstractBoxedBalls, AbstractSystem, fitting_radius
 
 MAXIMUM_BALLS = 64
 """System files list every pair of balls, and are to be read by people too."""
@@ -31,7 +31,7 @@ def build_system(name: str, options: Options) -> AbstractSystem:
     given = {key: value for key, value in options._asdict().items() if value is not None}
     if options.balls is not None:
         require_range("--balls", options.balls, 1, MAXIMUM_BALLS)
-    if isinstance(system, Billiards | BallBox):
+    if isinstance(system, AbstractBoxedBalls):
         system = replace(system, **_box(system, options))
         given = {key: given[key] for key in given if key not in _BOX_OPTIONS}
     for key, value in given.items():
@@ -48,7 +48,7 @@ def build_system(name: str, options: Options) -> AbstractSystem:
 _BOX_OPTIONS = ("balls", "dimension", "size", "radius", "masses")
 
 
-def _box(default: Billiards | BallBox, options: Options) -> dict[str, tuple[float, ...]]:
+def _box(default: AbstractBoxedBalls, options: Options) -> dict[str, tuple[float, ...]]:
     """Size, radii and masses of equal balls in a box, or of balls with masses of their own."""
     masses = () if options.masses is None else parse_numbers(options.masses, option="--masses")
     if masses and options.balls not in (None, len(masses)):

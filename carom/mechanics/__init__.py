@@ -22,6 +22,7 @@ from carom.mechanics.friction import (
     holding_forces,
     length,
     removed_slip,
+    share_within,
 )
 from carom.mechanics.impact import complementary_impulse, restitution_impulse, unilateral_impulse
 from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
@@ -64,6 +65,7 @@ __all__ = [
     "reference_point_projection",
     "removed_slip",
     "restitution_impulse",
+    "share_within",
     "total_momentum",
     "unilateral_impulse",
 ]

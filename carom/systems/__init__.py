@@ -1,11 +1,12 @@
 """True mechanics: systems that know their energy, their contacts and their exact motion."""
 
 from carom.systems.ball_box import BallBox
-from carom.systems.balls import AbstractBalls, Motions, fitting_radius
+from carom.systems.balls import AbstractBalls, Motions
 from carom.systems.base import AbstractSystem
 from carom.systems.bent_ball import BentBall
 from carom.systems.billiards import Billiards
 from carom.systems.bouncing_ball import BouncingBall
+from carom.systems.boxed_balls import AbstractBoxedBalls, fitting_radius
 from carom.systems.engine_parts import Engine
 from carom.systems.engines import engine_trajectory
 from carom.systems.newtons_cradle import NewtonsCradle
@@ -26,6 +27,7 @@ SYSTEMS: dict[str, type[AbstractSystem]] = {
 __all__ = [
     "SYSTEMS",
     "AbstractBalls",
+    "AbstractBoxedBalls",
     "AbstractSystem",
     "BallBox",
     "BentBall",

@@ -98,7 +98,7 @@ def test_derivatives_of_the_last_state(name, seed):
     parameters = random_parameters(np.random.default_rng(seed))
     _, (touched, grazing) = evaluate(parameters)
     assume(np.asarray(touched).any() and not grazing)
-    delta, columns = 1e-4, []
+    delta, columns = 1e-5, []
     for shift in delta * np.eye(len(parameters)):
         values = []
         for factor in (-2, -1, 1, 2):
