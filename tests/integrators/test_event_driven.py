@@ -124,7 +124,7 @@ def rotation(random, dimension):
     return np.linalg.qr(random.normal(size=(dimension, dimension)))[0]
 
 
-@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize("dimension", [2, pytest.param(3, marks=pytest.mark.campaign)])
 @examples(4)
 @given(seed=seeds)
 def test_rotations_reflections_and_other_numbers_change_nothing(dimension, seed):
