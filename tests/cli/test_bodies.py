@@ -7,14 +7,14 @@ import pytest
 from PIL import Image
 
 from carom.cli import main
-from carom.data import read_recording, read_system_file
+from carom.cli.inputs import read_described
 
 
 def recorded(out, *command):
     """The recording that a command writes, and its scene."""
     main(["simulate", *command, "--out", str(out)])
-    scene = read_system_file(out.with_suffix(".toml")).scene
-    return read_recording(out, scene=scene), scene
+    recording, description = read_described(out, None)
+    return recording, description.scene
 
 
 def test_balls_of_given_masses_in_space(tmp_path):
@@ -75,8 +75,8 @@ def test_bodies_are_drawn_where_they_are(tmp_path):
     """The last sample of a run, read off the picture: a large dark ball in a light room."""
     main(
         [
-            "simulate", "billiards", "--balls", "1", "--radius", "0.2", "--steps", "1",
-            "--start", "0.3,0.6,0,0", "--out", str(tmp_path / "one.csv"),
+            "simulate", "billiards", "--balls", "1", "--radius", "0.2", "--steps", "2",
+            "--start", "0.3,0.6,0.01,0.01", "--out", str(tmp_path / "one.csv"),
         ]
     )  # fmt: skip
     main(["show", str(tmp_path / "one.csv"), "--out", str(tmp_path / "one.png")])
