@@ -14,6 +14,7 @@ from carom.cli.init import init
 from carom.cli.output import discard_output, flush_output
 from carom.cli.report import report
 from carom.cli.reproduce import reproduce
+from carom.cli.show import show
 from carom.cli.simulate import simulate
 from carom.errors import InputError
 
@@ -24,6 +25,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "forecast": forecast,
     "compare": compare,
     "report": report,
+    "show": show,
     "reproduce": reproduce,
     "demo": demo,
 }
