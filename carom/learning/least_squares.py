@@ -151,17 +151,16 @@ def minimise(
 def _unmade(unknowns: Unknowns, channels: int) -> Normal:
     """Normal equations that are still to be made: to ask JAX for their shape would trace all of them."""
     shared, (segments, local) = len(unknowns.shared), unknowns.local.shape
-    shapes = Normal(
-        shared=(shared, shared),
-        mixed=(segments, local, shared),
-        local=(segments, local, local),
-        shared_gradient=(shared,),
-        pulls=(segments, shared),
-        local_gradient=(segments, local),
-        cost=(),
-        squares=(channels,),
+    return Normal(
+        shared=jnp.zeros((shared, shared)),
+        mixed=jnp.zeros((segments, local, shared)),
+        local=jnp.zeros((segments, local, local)),
+        shared_gradient=jnp.zeros(shared),
+        pulls=jnp.zeros((segments, shared)),
+        local_gradient=jnp.zeros((segments, local)),
+        cost=jnp.asarray(jnp.inf),
+        squares=jnp.zeros(channels),
     )
-    return Normal(*(jnp.zeros(shape, float) for shape in shapes))._replace(cost=jnp.inf)
 
 
 def settle(
