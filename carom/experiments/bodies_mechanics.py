@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.errors import InputError
-from carom.experiments.fingerprint import fingerprint
+from carom.learning.fingerprint import fingerprint
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
 from carom.integrators import event_driven_motion

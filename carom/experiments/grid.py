@@ -22,7 +22,7 @@ from carom.data import Recording
 from carom.errors import InputError
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
-from carom.experiments.fingerprint import fingerprint
+from carom.learning.fingerprint import fingerprint
 from carom.experiments.learning import ROWS, Row
 from carom.experiments.paper import EXPERIMENTS
 from carom.experiments.pieces import Piece, Result, run_pieces

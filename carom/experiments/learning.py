@@ -13,7 +13,7 @@ from carom.data import Recording, add_noise, disturb_touch
 from carom.data.recording import run_from_trajectory
 from carom.errors import InputError
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
-from carom.experiments.fingerprint import fingerprint
+from carom.learning.fingerprint import fingerprint
 from carom.experiments.pieces import Piece, run_pieces
 from carom.experiments.published import published_motion
 from carom.experiments.scores import held_out_forecasts, held_out_starts, single

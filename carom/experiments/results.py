@@ -1,6 +1,5 @@
 """The committed document of a reproduction, `results/paper.json`, from the units on disk."""
 
-import hashlib
 import json
 import math
 import platform
@@ -18,6 +17,7 @@ from carom.experiments.run import Unit, oracle_errors
 from carom.experiments.statistics import held_out_median
 from carom.experiments.units import ORACLE_FILE
 from carom.experiments.workers import Task, Tell, run_tasks
+from carom.learning.fingerprint import source_hash
 
 
 def add_oracle(
@@ -70,7 +70,7 @@ def write_document(path: Path, *, command: str, devices: Iterable[str], **conten
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "source_sha256": _source_hash(),
+        "source_sha256": source_hash(),
         "devices": sorted(set(devices)),
         **content,
     }
@@ -102,11 +102,3 @@ def rounded(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     return float(f"{value:.5g}") if math.isfinite(value) else None
-
-
-def _source_hash() -> str:
-    """A hash of the package's source files, to tell which code made the numbers."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(carom.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

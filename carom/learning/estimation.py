@@ -77,6 +77,14 @@ class Outcome(NamedTuple):
     gradient: Float[Values, "shared"]
     """Of the cost; zero but for unknowns that lean on a bound."""
 
+    @classmethod
+    def like(cls, estimate: Estimate) -> "Outcome":
+        """An outcome of the shapes that improving a batch of estimates gives; its numbers mean nothing."""
+        shared, local = estimate.unknowns
+        count, size = shared.shape
+        square = np.empty((count, size, size))
+        return cls(estimate, np.empty(count), square, square, local, shared)
+
 
 # Compiled by itself so that the transformations around it find it traced.
 @jax.jit

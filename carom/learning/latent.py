@@ -9,17 +9,18 @@ Noise and the smoothness of the force are estimated along (`estimation`), so tha
 one system to the next.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from carom.data import Recording
 from carom.errors import InputError, require_choice
+from carom.learning.checkpoints import Progress
 from carom.learning.estimation import Estimate, Outcome, SharedShape, improve_together
 from carom.learning.latent_fit import LatentFit, describe
 from carom.learning.latent_settings import LatentSettings
@@ -55,6 +56,7 @@ def fit_latent(
     *,
     starts: Sequence[State] | None = None,
     seed: int = 0,
+    checkpoints: Path | None = None,
 ) -> LatentFit:
     """Fit a model to a recording: states, contacts, noise, the potential and physical parameters together.
 
@@ -63,6 +65,7 @@ def fit_latent(
         settings: which parameters to estimate, and how touch readings are taken.
         starts: start states of the runs where they are known exactly, such as a release from rest.
         seed: of the random initial weights.
+        checkpoints: a folder where every round is kept; the same fit continues from there.
 
     Example:
         >>> import carom
@@ -74,7 +77,7 @@ def fit_latent(
         True
     """
     known = None if starts is None else [starts]
-    return fit_latent_many([recording], settings, starts=known, seeds=[seed])[0]
+    return fit_latent_many([recording], settings, starts=known, seeds=[seed], checkpoints=checkpoints)[0]
 
 
 def fit_latent_many(
@@ -83,6 +86,7 @@ def fit_latent_many(
     *,
     starts: Sequence[Sequence[State]] | None = None,
     seeds: Sequence[int],
+    checkpoints: Path | None = None,
 ) -> list[LatentFit]:
     """Fit several recordings of one shape together, each as if it were alone."""
     settings = settings or LatentSettings()
@@ -101,15 +105,15 @@ def fit_latent_many(
     even = all(recording.even for recording in recordings)
     if settings.scheme == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use scheme="auto".')
-    began = time.perf_counter()
+    progress = Progress(checkpoints, recordings, settings, starts, tuple(seeds))
     first: ImpactScheme = "constraint_exact" if settings.scheme == "auto" else settings.scheme
     with jax.enable_x64(True):
-        fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first)]
+        fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first, progress)]
         # Velocities that are declared to lie between the samples come from such a scheme.
         staggered = scene.velocity_grid == "sample"
         if settings.scheme == "auto" and even and (staggered or any(_doubtful(fit) for fit in fits[0])):
-            fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange"))
-    seconds = (time.perf_counter() - began) / len(recordings)
+            fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange", progress))
+    seconds = progress.seconds / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]
     return [replace(fit, seconds=seconds) for fit in best]
 
@@ -130,6 +134,7 @@ def _fit_scheme(
     starts: Sequence[Sequence[State]] | None,
     seeds: Sequence[int],
     scheme: ImpactScheme,
+    progress: Progress,
 ) -> list[LatentFit]:
     learned = settings.learned
     template = ImpactNetwork(
@@ -171,7 +176,7 @@ def _fit_scheme(
         np.full((len(batch), own.laws), SCATTER),
     )
     history: list[np.ndarray] = []
-    run = partial(_run, template, unravel, own, history)
+    run = partial(_run, template, unravel, own, progress, history)
     outcome = run(estimate, batch, places, starts=settings.starts)
     picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
@@ -231,6 +236,7 @@ def _run(
     template: ImpactNetwork,
     unravel: SharedShape,
     own: RunShape,
+    progress: Progress,
     history: list[np.ndarray],
     estimate: Estimate,
     problems: Sequence[Problem],
@@ -251,13 +257,19 @@ def _run(
     estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
     hinge, before = LOOSE, -np.inf
     number = 0
-    while True:
+    stage = progress.stage(Outcome.like(estimate), 0.0)
+
+    def improved(hinge: float, estimate: Estimate) -> tuple[Outcome, np.ndarray]:
         outcome = improve_together(
             template, hinge, units, estimate, data, (mean, precision), unravel=unravel, own=own
         )
+        return outcome, np.asarray(outcome.log_likelihood)
+
+    while True:
+        outcome, likelihood = stage.round(partial(improved, hinge, estimate))
         estimate = outcome.estimate
-        history.append(np.asarray(outcome.log_likelihood))
-        best = np.max(_by_start(outcome.log_likelihood, starts), axis=1)
+        history.append(likelihood)
+        best = np.max(_by_start(likelihood, starts), axis=1)
         # What is not finite will not settle by itself, nor should the others wait for it.
         moving = np.isfinite(best) & ((best > before + SETTLED) | (best < before - SETTLED))
         number += 1
