@@ -66,7 +66,7 @@ def reproduce(
     With --grid: the ball over noise, number of bounces and touch, with the paper's models and the oracle, in
     grid.json and a heat map.
 
-    What is finished stays in the folder: the same command continues a killed run (but for classifier).
+    What is finished stays in the folder: the same command continues a killed run.
 
     Args:
         names: Experiments, by the beginning of their names (pendulum, ball, cradle, …), or with --grid
@@ -156,9 +156,9 @@ def reproduce(
 
 def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    _folder(out, "")
+    folder = _folder(out, "cases")
     with progress("fitting") as tell:
-        results = run_cases(CASES, seeds, workers=workers, progress=tell)
+        results = run_cases(CASES, seeds, folder, workers=workers, progress=tell)
     command = f"carom reproduce {CLASSIFIER} --recipe carom {_seed_options(seeds)}"
     write_classifier(results, out / "classifier.json", command=command)
     if json:

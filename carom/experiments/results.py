@@ -13,6 +13,7 @@ import numpy as np
 
 import carom
 from carom.atomic import atomic_write
+from carom.experiments.result_file import read_result, write_result
 from carom.experiments.run import Unit, oracle_errors
 from carom.experiments.statistics import held_out_median
 from carom.experiments.units import ORACLE_FILE
@@ -25,7 +26,7 @@ def add_oracle(
 ) -> dict[str, list[float]]:
     """The oracle's errors on the same recordings, kept beside the units and computed once."""
     path = folder / ORACLE_FILE
-    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    known: dict[str, Any] = read_result(path) if path.exists() else {}
     # Without noise the oracle is the truth, and an ablation has the recordings of its experiment.
     wanted = {
         f"{unit.experiment_name}.{unit.protocol}": unit
@@ -42,8 +43,7 @@ def add_oracle(
     found = run_tasks(tasks, workers=workers, progress=progress)
     for (key, unit), errors in zip(missing.items(), found, strict=True):
         known[key] = {"seeds": list(unit.seeds), "errors": errors}
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(known, indent=1) + "\n")
+    write_result(path, known)
     return {key: known[key]["errors"] for key in wanted}
 
 

@@ -21,7 +21,6 @@ from carom.learning.fingerprint import fingerprint, source_hash
 from carom.learning.tensor_file import read_tensors, write_tensors
 
 State = TypeVar("State")
-Record = TypeVar("Record")
 
 
 class Progress:
@@ -50,7 +49,7 @@ class Progress:
         """Time spent, that of processes that were killed included, up to their last round."""
         return self._earlier + time.perf_counter() - self._began
 
-    def stage(self, state: State, record: Record) -> "Stage[State, Record]":
+    def stage(self, state: State, record: Any) -> "Stage[State]":
         """The next stage.
 
         Arguments:
@@ -58,31 +57,32 @@ class Progress:
             record: a tree like the records of rounds; only its structure counts.
         """
         number, self._stages = self._stages, self._stages + 1
-        if self._folder is None:
-            return Stage(self, None, self._mark, state, record)
-        return Stage(self, self._folder / f"{self._mark[:16]}-{number:02}.safetensors", self._mark, state, record)
+        path = None
+        if self._folder is not None:
+            path = self._folder / f"{self._mark[:16]}-{number:02}.safetensors"
+        return Stage(self, path, self._mark, state, record)
 
     def add_earlier(self, seconds: float) -> None:
         """Count the time that a process before this one had spent."""
         self._earlier = max(self._earlier, seconds)
 
 
-class Stage(Generic[State, Record]):
+class Stage(Generic[State]):
     """The rounds of one stage; `Progress.stage` makes it."""
 
-    def __init__(self, progress: Progress, path: Path | None, mark: str, state: State, record: Record):
+    def __init__(self, progress: Progress, path: Path | None, mark: str, state: State, record: Any):
         self._progress = progress
         self._path, self._mark = path, mark
         self._state = state
         self._like = jax.tree.map(lambda leaf: _Like(leaf), state)
         self._record = jax.tree.structure(record)
-        self._records: list[Record] = []
+        self._records: list[Any] = []
         self._given = 0
         if path is not None and path.exists():
             with suppress(InputError, KeyError, TypeError, ValueError):
                 self._load(path)
 
-    def round(self, make: Callable[[], tuple[State, Record]]) -> tuple[State, Record]:
+    def round(self, make: Callable[[], tuple[State, Any]]) -> tuple[State, Any]:
         """The next round, made unless it is on disk.
 
         Of rounds on disk only the last has its own state; those before it get that one too, and need none,

@@ -1,6 +1,7 @@
 """A hash of everything that a result depends on, the same in every process."""
 
 import hashlib
+import importlib.metadata
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -9,8 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 
-import carom
-
 
 def fingerprint(*parts: Any) -> str:
     """Changes with the version, with any field of `parts`, and with any element of arrays in them.
@@ -18,14 +17,15 @@ def fingerprint(*parts: Any) -> str:
     Not made from `repr`: Equinox leaves out fields that are the default object itself, which a copy made for
     another process no longer is; and NumPy leaves out most of a long array.
     """
-    return hashlib.sha256(f"{carom.__version__} {_canonical(parts)}".encode()).hexdigest()
+    version = importlib.metadata.version("carom")
+    return hashlib.sha256(f"{version} {_canonical(parts)}".encode()).hexdigest()
 
 
 @cache
 def source_hash() -> str:
     """A hash of the package's source files, to tell which code made a result."""
     digest = hashlib.sha256()
-    for path in sorted(Path(carom.__file__).parent.rglob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -41,6 +41,6 @@ def _canonical(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "(" + ", ".join(_canonical(part) for part in value) + ")"
     if isinstance(value, np.ndarray | jax.Array):
-        array = np.ascontiguousarray(value)
+        array = np.asarray(value, order="C")
         return f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
     return repr(value)

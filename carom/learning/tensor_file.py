@@ -26,7 +26,7 @@ def write_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
     """Write arrays by name; `header` is anything JSON can hold."""
-    plain = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     with atomic_write(path) as temporary:
         save_file(plain, temporary, metadata={"carom": json.dumps(header)})
 

@@ -103,10 +103,10 @@ def fit_many(
 
     history = []
     carry = (parameters, optimiser_state, keys)
-    stage = done_so_far.stage(carry, Losses(*Losses._fields))
+    stage = done_so_far.stage(carry, tuple(Losses._fields))
     for done, epochs in _chunks(settings.epochs):
         carry, losses = stage.round(partial(_train, carry, batch, fixed, settings, epochs))
-        history.append(jax.tree.map(np.asarray, losses))
+        history.append(Losses(*(np.asarray(part) for part in losses)))
         if progress is not None:
             progress((done + epochs) / settings.epochs)
     trained = eqx.combine(carry[0], fixed)
