@@ -34,9 +34,12 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):
+        try:
             path.unlink()
-        os.close(descriptor)
+        except OSError:
+            pass  # a file without a process blocks nobody
+        finally:
+            os.close(descriptor)
 
 
 def _hold(folder: Path, path: Path) -> int:

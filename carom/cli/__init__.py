@@ -17,6 +17,7 @@ from carom.cli.reproduce import reproduce
 from carom.cli.show import show
 from carom.cli.simulate import simulate
 from carom.errors import InputError
+from carom.stopping import loaded
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate,
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
+            loaded()
             _run(arguments)
         finally:
             flush_output()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from carom.atomic import atomic_write
+from carom.atomic import atomic_write, make_folder
 from carom.data.files.input_file import complaint, require_file, shown
 from carom.errors import InputError
 
@@ -20,7 +20,7 @@ _CHECK = "sha256"
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result as JSON with a hash of itself; folders are made where they are missing."""
-    _make_folder(path)
+    make_folder(path.parent)
     with atomic_write(path) as temporary:
         checked = dict(result) | {_CHECK: _hash(result)}
         temporary.write_text(json.dumps(checked, indent=1) + "\n", encoding="utf-8")
@@ -40,7 +40,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name as NPZ."""
-    _make_folder(path)
+    make_folder(path.parent)
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -71,11 +71,3 @@ def unreadable(path: Path, reason: object) -> InputError:
 def _hash(result: Mapping[str, Any]) -> str:
     # Keys and numbers as JSON has them, so that what is read has the hash of what was written.
     return hashlib.sha256(json.dumps(json.loads(json.dumps(result)), sort_keys=True).encode()).hexdigest()
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"the folder cannot be made ({error.strerror}); choose another"
-        raise InputError(f"{path.parent}: {reason}.") from error

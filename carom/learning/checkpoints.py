@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from carom.atomic import make_folder
 from carom.errors import InputError
 from carom.learning.fingerprint import fingerprint, source_hash
 from carom.learning.tensor_file import read_tensors, write_tensors
@@ -97,12 +98,7 @@ class Stage(Generic[State]):
         return self._state, self._records[self._given - 1]
 
     def _save(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"{path.parent}: the folder cannot be made ({error.strerror}); choose another."
-            ) from error
+        make_folder(path.parent)
         tensors = {f"state.{i}": _stored(leaf) for i, leaf in enumerate(jax.tree.leaves(self._state))}
         for number, record in enumerate(self._records):
             leaves = jax.tree.leaves(record)

@@ -6,11 +6,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from carom.atomic import make_folder
 from carom.errors import InputError
 from carom.learning.run_folder import MODEL, OTHERS
 from carom.lock import locked
 
 UNFINISHED, CHECKPOINTS, FILES, WHOLE = "unfinished", "checkpoints", "files", "whole"
+FINISHED = "finished"
+"""What the folder of unfinished work is called while it is being removed."""
 
 
 class NewRun(NamedTuple):
@@ -42,8 +45,9 @@ def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[NewRun]:
     files, whole = unfinished / FILES, unfinished / WHOLE
     made = [place for place in (target, *target.parents) if not place.exists()]
     try:
-        _make(folder, target)
+        make_folder(target)
         with locked(target):
+            shutil.rmtree(target / FINISHED, ignore_errors=True)
             # With all files ready but some not yet in place, a killed command was about to finish.
             if (target / MODEL).exists() and not overwrite and not whole.exists():
                 raise InputError(
@@ -51,7 +55,7 @@ def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[NewRun]:
                 )
             shutil.rmtree(files, ignore_errors=True)  # half-saved by a killed command
             try:
-                _make(folder, files)
+                make_folder(files)
                 yield NewRun(files, unfinished / CHECKPOINTS)
                 _put_in_place(folder, target, files, whole)
             except BaseException:
@@ -77,15 +81,8 @@ def _put_in_place(folder: Path, target: Path, files: Path, whole: Path) -> None:
                 (whole / name).replace(target / name)
             else:
                 (target / name).unlink(missing_ok=True)
-        shutil.rmtree(whole.parent)
+        whole.parent.rename(target / FINISHED)
+        shutil.rmtree(target / FINISHED)
     except OSError as error:
         reason = f"the files of the run cannot be put in place ({error.strerror})"
         raise InputError(f"{folder}: {reason}; the same command tries again.") from error
-
-
-def _make(folder: Path, place: Path) -> None:
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"the folder cannot be made ({error.strerror}); choose another"
-        raise InputError(f"{folder}: {reason}.") from error

@@ -106,7 +106,7 @@ def fit_many(
     stage = done_so_far.stage(carry, tuple(Losses._fields))
     for done, epochs in _chunks(settings.epochs):
         carry, losses = stage.round(partial(_train, carry, batch, fixed, settings, epochs))
-        history.append(Losses(*(np.asarray(part) for part in losses)))
+        history.append(jax.tree.map(np.asarray, Losses(*losses)))
         if progress is not None:
             progress((done + epochs) / settings.epochs)
     trained = eqx.combine(carry[0], fixed)
