@@ -52,7 +52,8 @@ def guess_columns(path: Path) -> ColumnGuess:
     table = table_format(path)
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     try:
-        return _guess(path, table)
+        with np.errstate(all="ignore"):  # what is too large is refused when it is read
+            return _guess(path, table)
     except OSError as error:
         raise unreadable(path, error) from error
 
