@@ -60,8 +60,9 @@ def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[NewRun]:
                 _put_in_place(folder, target, files, whole)
             except BaseException:
                 shutil.rmtree(files, ignore_errors=True)
-                with suppress(OSError):  # checkpoints stay
-                    unfinished.rmdir()
+                for place in (unfinished / CHECKPOINTS, unfinished):
+                    with suppress(OSError):  # what is done stays
+                        place.rmdir()
                 raise
     except BaseException:
         for place in made:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from carom.atomic import atomic_write
 from carom.data.files.input_file import complaint, require_file
@@ -27,8 +27,9 @@ def write_tensors(
 ) -> None:
     """Write arrays by name; `header` is anything JSON can hold."""
     plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    content = save(plain, metadata={"carom": json.dumps(header)})
     with atomic_write(path) as temporary:
-        save_file(plain, temporary, metadata={"carom": json.dumps(header)})
+        temporary.write_bytes(content)  # safetensors' own writing reports a full disk by an error of its own
 
 
 def read_tensors(path: Path, *, kind: str) -> tuple[Any, dict[str, np.ndarray]]:
