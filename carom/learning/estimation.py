@@ -19,10 +19,11 @@ from carom.learning.normal_equations import (
     shared_covariance,
 )
 from carom.learning.run_unknowns import RunShape, with_run
+from carom.learning.segment_motion import segment_motion
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
 from carom.models import ImpactNetwork
-from carom.types import Scalar, State, Values
+from carom.types import Scalar, Values
 
 MARGIN = 1e-2
 """The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
@@ -84,21 +85,6 @@ class Outcome(NamedTuple):
         count, size = shared.shape
         square = np.empty((count, size, size))
         return cls(estimate, np.empty(count), square, square, local, shared)
-
-
-# Compiled by itself so that the transformations around it find it traced.
-@jax.jit
-def segment_motion(model: ImpactNetwork, start: State, duration, schedule) -> tuple[State, Array]:
-    """States on the sample grid, the start included, under a schedule, and when its impacts took place."""
-
-    def step(state, inputs):
-        length, plan = inputs
-        after, contact, instant = model.move(state, length, plan)
-        return after, (model.leave(state, after, contact), instant)
-
-    _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, schedule))
-    states = jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), start, rest)
-    return states, instants
 
 
 def segment_residuals(
@@ -217,8 +203,8 @@ def improve(
     allowed, left = (jnp.einsum("gip,pq,giq->g", bends, c, bends) for c in (inverse, covariance))
     determined = jnp.clip(precision * (allowed - left), 1e-2, None)
     wanted = determined / jnp.sum(rough(fitted) ** 2, axis=1)
-    # The fixed point is approached by ever smaller steps; longer ones get there sooner.
-    new_precision = jnp.clip(precision * jnp.clip(wanted / precision, 1e-2, 1e2) ** 1.8, 1e-4, 1e8)
+    # The fixed point is approached by ever smaller steps; longer ones get there sooner, too long ones swing.
+    new_precision = jnp.clip(precision * jnp.clip(wanted / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
     spent = (
         weights
         - jnp.sum(precisions[:weights] * jnp.diagonal(covariance)[:weights])
