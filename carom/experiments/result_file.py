@@ -13,8 +13,8 @@ from carom.atomic import atomic_write, make_folder
 from carom.data.files.input_file import complaint, require_file, shown
 from carom.errors import InputError
 
-MAXIMUM_BYTES = 2**28
-"""The largest file of results, and the most that its arrays may take."""
+MAXIMUM_BYTES, MAXIMUM_ARRAY_BYTES = 2**25, 2**28
+"""The largest file of results, and the most that arrays may take."""
 _CHECK = "sha256"
 
 
@@ -47,11 +47,11 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """What `write_arrays` wrote; nothing in the file is run."""
-    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="file of arrays")
+    require_file(path, maximum_bytes=MAXIMUM_ARRAY_BYTES, kind="file of arrays")
     try:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
-        if unpacked > MAXIMUM_BYTES:
+        if unpacked > MAXIMUM_ARRAY_BYTES:
             raise unreadable(path, "its arrays are too large")
         with np.load(path, allow_pickle=False) as stored:
             return dict(stored)

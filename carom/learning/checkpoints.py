@@ -23,6 +23,9 @@ from carom.learning.tensor_file import read_tensors, write_tensors
 
 State = TypeVar("State")
 
+MAXIMUM_BYTES = 2**33
+"""A state may be as large as memory allows: whoever continues a fit has made it."""
+
 
 class Progress:
     """The stages of one fit, in their order.
@@ -112,7 +115,7 @@ class Stage(Generic[State]):
         write_tensors(path, tensors, header)
 
     def _load(self, path: Path) -> None:
-        header, tensors = read_tensors(path, kind="checkpoint")
+        header, tensors = read_tensors(path, kind="checkpoint", maximum_bytes=MAXIMUM_BYTES)
         if header["fit"] != self._mark or header["sha256"] != _digest(tensors):
             return
         likes, structure = jax.tree.flatten(self._like)

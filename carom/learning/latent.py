@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from carom.data import Recording
+from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
 from carom.learning.checkpoints import Progress
 from carom.learning.estimation import Estimate, Outcome, SharedShape, improve_together
@@ -98,6 +99,8 @@ def fit_latent_many(
         raise InputError(
             f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
         )
+    for recording in recordings:
+        require_moderate(recording)
     stages = (*settings.horizons, settings.longest)
     if any(longer % shorter for shorter, longer in pairwise(stages)):
         raise InputError(f"Every horizon must be a multiple of the one before, unlike {stages}.")

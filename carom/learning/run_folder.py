@@ -19,13 +19,14 @@ from carom.errors import InputError
 from carom.learning.alternatives_file import load_alternatives, save_alternatives
 from carom.learning.latent_fit import LatentFit
 from carom.learning.model_file import load_model, read_notes, save_model
-from carom.learning.tensor_file import MAXIMUM_BYTES, read_tensors, write_tensors
+from carom.learning.tensor_file import read_tensors, write_tensors
 from carom.learning.windowed import Fit
 from carom.models import AbstractModel
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "run.json"
 ALTERNATIVES, MOTIONS, RECORDING = "alternatives.safetensors", "motions.safetensors", "recording.parquet"
 TIMING = "timing.json"
+MAXIMUM_HISTORY_BYTES = 2**25
 OTHERS = (HISTORY, SUMMARY, TIMING, ALTERNATIVES, MOTIONS, RECORDING)
 """What a run folder holds besides the model; a fit by the paper's recipe has no motions, one alone no
 alternatives. All but the timing are the same, byte for byte, whenever the same fit is made."""
@@ -208,7 +209,7 @@ def _load_motions(file: Path, training: Recording) -> tuple[Retraced, ...]:
 
 
 def _load_history(file: Path) -> tuple[dict[str, float], ...]:
-    require_file(file, maximum_bytes=MAXIMUM_BYTES, kind="history")
+    require_file(file, maximum_bytes=MAXIMUM_HISTORY_BYTES, kind="history")
     try:
         lines = tuple(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
     except (OSError, ValueError, RecursionError) as error:

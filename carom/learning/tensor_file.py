@@ -17,7 +17,8 @@ from carom.atomic import atomic_write
 from carom.data.files.input_file import complaint, require_file
 from carom.errors import InputError
 
-MAXIMUM_BYTES = 2**30
+MAXIMUM_BYTES = 2**28
+"""The largest file that is read, unless a caller allows more."""
 
 Tree = TypeVar("Tree")
 
@@ -32,14 +33,17 @@ def write_tensors(
         temporary.write_bytes(content)  # safetensors' own writing reports a full disk by an error of its own
 
 
-def read_tensors(path: Path, *, kind: str) -> tuple[Any, dict[str, np.ndarray]]:
+def read_tensors(
+    path: Path, *, kind: str, maximum_bytes: int = MAXIMUM_BYTES
+) -> tuple[Any, dict[str, np.ndarray]]:
     """The header, whatever it is, and the arrays of a file that `write_tensors` wrote.
 
     Arguments:
         path: the file, as the user named it.
         kind: what the file should be, such as "model".
+        maximum_bytes: the largest file that is read.
     """
-    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind=kind)
+    require_file(path, maximum_bytes=maximum_bytes, kind=kind)
     foreign = f"the file is not a whole Carom {kind}; name one that `carom fit` wrote"
     try:
         with safe_open(path, framework="numpy") as file:

@@ -1,7 +1,14 @@
 """Damaged files of every format: an answer or one sentence, soon and in little memory."""
 
+import subprocess
+import sys
+from functools import partial
+
 import pytest
 
+from carom.data import read_recording
+from carom.data.files.column_guess import guess_columns
+from carom.data.files.tables import MAXIMUM_VALUES
 from tests.hostile.formats import FORMATS
 from tests.hostile.mutations import mutated
 from tests.hostile.watched import Watched
@@ -41,3 +48,24 @@ def test_five_thousand_damaged_files(name, tmp_path, capfd, record_property):
         print(f"\n{name}: {watched}")
     assert not watched.faults, watched.faults[:5]
     assert printed.out + printed.err == ""
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("rows", [MAXIMUM_VALUES // 2, 2 * MAXIMUM_VALUES])
+def test_small_files_that_unpack_to_much(suffix, rows, tmp_path):
+    path = tmp_path / f"bomb.{suffix}"
+    program = f"""
+import numpy as np, polars as pl
+frame = pl.DataFrame(dict(t=np.arange({rows}), q1=np.zeros({rows}, int)))
+if "{suffix}" == "npz":
+    np.savez_compressed("{path}", **{{name: frame[name].to_numpy() for name in frame.columns}})
+else:
+    getattr(frame, "write_{suffix}")("{path}")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)  # so that this process stays small
+    for read in (read_recording, guess_columns):
+        watched = Watched()
+        watched.try_file(partial(read, path), path.name)
+        assert not watched.faults, watched
+        assert watched.refused == 1

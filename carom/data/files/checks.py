@@ -20,8 +20,6 @@ MINIMUM_SAMPLES = 3
 """A shorter run has no acceleration."""
 SHORTEST_STEP, LONGEST_STEP = 1e-12, 1e12
 """Steps beyond are no seconds, and would overflow."""
-LARGEST = 1e18
-"""Squares of numbers beyond leave the single precision that models work in."""
 LONGEST_GAP = 5.0
 """Median steps beyond which the motion from one sample to the next is anybody's guess."""
 
@@ -59,9 +57,6 @@ def require_values(
             value = frame[name][row]
             remedy = _or_allow(channels.get(name), missing) if np.isnan(value) else " or remove the row"
             raise complaint(path, f"the value {value} is not finite; correct it{remedy}", *cell(row, name))
-        if (row := first_true(frame[name].abs() > LARGEST)) is not None:
-            problem = f"the value {frame[name][row]:g} is too large; correct it or choose another unit"
-            raise complaint(path, problem, *cell(row, name))
     return frame
 
 

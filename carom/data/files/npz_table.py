@@ -15,7 +15,7 @@ from carom.data.files.tables import Table, require_size
 from carom.errors import InputError
 
 _SUFFIX = ".npy"
-_MAXIMUM_ARRAY_BYTES = 2**30
+_MAXIMUM_ARRAY_BYTES = 2**28
 
 
 def _names(path: Path) -> Sequence[str]:
