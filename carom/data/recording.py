@@ -139,9 +139,7 @@ def require_moderate(recording: Recording) -> None:
             largest = 0.0 if channel is None else float(np.nanmax(np.abs(channel), initial=0.0))
             if largest > LARGEST:
                 found = f"This recording has a value of {largest:.3g}"
-                raise InputError(
-                    f"{found}, and nothing beyond {LARGEST:g} can be fitted; choose other units."
-                )
+                raise InputError(f"{found}, and nothing beyond {LARGEST:g} can be fitted; change units.")
 
 
 def touch_from_contact(

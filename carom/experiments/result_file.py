@@ -27,12 +27,14 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """What `write_result` wrote."""
+    """What `write_result` wrote; nothing of what has no hash, such as that of an older version."""
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="result")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise unreadable(path, error) from error
+    if isinstance(result, dict) and _CHECK not in result:
+        return {}
     if not isinstance(result, dict) or result.pop(_CHECK, None) != _hash(result):
         raise unreadable(path, "it is not as it was written")
     return result
