@@ -11,8 +11,8 @@ from carom.errors import InputError
 from carom.learning.run_folder import MODEL, OTHERS
 from carom.lock import locked
 
-UNFINISHED, CHECKPOINTS, FILES, WHOLE = "unfinished", "checkpoints", "files", "whole"
-FINISHED = "finished"
+UNFINISHED, CHECKPOINTS, FILES, WHOLE = ".carom-unfinished", "checkpoints", "files", "whole"
+FINISHED = ".carom-finished"
 """What the folder of unfinished work is called while it is being removed."""
 
 
