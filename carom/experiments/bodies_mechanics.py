@@ -15,8 +15,8 @@ import numpy as np
 from carom.errors import InputError
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.integrators import event_driven_motion
-from carom.learning.fingerprint import fingerprint
 from carom.mechanics import Balls
 from carom.systems import (
     AbstractBoxedBalls,

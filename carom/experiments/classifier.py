@@ -24,10 +24,10 @@ from carom.evaluation import contact_score, paper_rmse
 from carom.experiments.pieces import Piece, Result, run_pieces, unfinished
 from carom.experiments.scores import forecast_together
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
 from carom.learning import LatentFit, LatentSettings, fit_latent_many
-from carom.learning.fingerprint import fingerprint
 from carom.models import ImpactNetwork
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact

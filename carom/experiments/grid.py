@@ -27,8 +27,8 @@ from carom.experiments.paper import EXPERIMENTS
 from carom.experiments.pieces import Piece, Result, run_pieces, unfinished
 from carom.experiments.scores import HELD_OUT_STARTS, forecast_together, held_out_starts, single
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.learning import Touch, WindowedSettings, fit_latent_many, fit_many
-from carom.learning.fingerprint import fingerprint
 from carom.models import MODELS, AbstractModel, Forecast
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import State, Trajectory

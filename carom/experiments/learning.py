@@ -17,8 +17,8 @@ from carom.experiments.pieces import Piece, run_pieces, unfinished
 from carom.experiments.published import published_motion
 from carom.experiments.scores import held_out_forecasts, held_out_starts, single
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.learning import LatentFit, LatentSettings, Learned, Touch, TouchSensor, fit_latent_many
-from carom.learning.fingerprint import fingerprint
 from carom.models import forecast
 from carom.models.impact_network import Detection
 from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum

@@ -19,7 +19,7 @@ from carom.experiments.pieces import unfinished
 from carom.experiments.result_file import read_arrays, read_result, write_arrays, write_result
 from carom.experiments.results import rounded, write_document
 from carom.experiments.workers import Task, Tell, run_tasks
-from carom.learning.fingerprint import fingerprint
+from carom.fingerprint import fingerprint
 
 PENDULUM = "pendulum"
 Unit = tuple[str, tuple[int, ...]]

@@ -19,7 +19,7 @@ from carom.experiments.run import Unit, oracle_errors
 from carom.experiments.statistics import held_out_median
 from carom.experiments.units import ORACLE_FILE
 from carom.experiments.workers import Tell
-from carom.learning.fingerprint import fingerprint, source_hash
+from carom.fingerprint import fingerprint, source_hash
 
 
 def add_oracle(

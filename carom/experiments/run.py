@@ -20,8 +20,8 @@ from carom.experiments.published import published_motion
 from carom.experiments.result_file import read_result, write_arrays, write_result
 from carom.experiments.scores import forecast_together, held_out_starts, illustration, score_row, single
 from carom.experiments.workers import Task, Tell, run_tasks
+from carom.fingerprint import fingerprint
 from carom.learning import fit_many
-from carom.learning.fingerprint import fingerprint
 from carom.mechanics import Scene
 from carom.models import MODELS
 from carom.systems import AbstractSystem

@@ -18,7 +18,7 @@ import numpy as np
 
 from carom.atomic import make_folder
 from carom.errors import InputError
-from carom.learning.fingerprint import fingerprint, source_hash
+from carom.fingerprint import fingerprint, source_hash
 from carom.learning.tensor_file import read_tensors, write_tensors
 
 State = TypeVar("State")

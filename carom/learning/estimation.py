@@ -23,6 +23,7 @@ from carom.learning.segment_motion import segment_motion
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
 from carom.models import ImpactNetwork
+from carom.programs import KeptFunction
 from carom.types import Scalar, Values
 
 MARGIN = 1e-2
@@ -87,6 +88,10 @@ class Outcome(NamedTuple):
         return cls(estimate, np.empty(count), square, square, local, shared)
 
 
+_OUTCOME = Outcome(Estimate(Unknowns(0, 0), 0, 0, 0), 0, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+"""The structure of an outcome, which programs from disk do not tell."""
+
+
 def segment_residuals(
     template: ImpactNetwork,
     hinge: Scalar,
@@ -142,12 +147,13 @@ def unexplained(
     return jax.vmap(cost)(local, segments)
 
 
-@partial(jax.jit, static_argnames=("unravel", "own"))
-def improve_together(
-    template: ImpactNetwork, hinge: Scalar, *batch, unravel: SharedShape, own: RunShape
-) -> Outcome:
-    """`improve` for many estimations of one shape at once."""
-    return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own))(*batch)
+def improver(unravel: SharedShape, own: RunShape) -> KeptFunction:
+    """`improve` for many estimations of one shape at once: of template, hinge and the stacked rest."""
+
+    def together(template, hinge, *batch):
+        return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own))(*batch)
+
+    return KeptFunction(together, _OUTCOME, ("improve", unravel, own))
 
 
 def improve(

@@ -1,7 +1,6 @@
 """A hash of everything that a result depends on, the same in every process."""
 
 import hashlib
-import importlib.metadata
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from carom.version import __version__
+
 
 def fingerprint(*parts: Any) -> str:
     """Changes with the version, with any field of `parts`, and with any element of arrays in them.
@@ -17,15 +18,14 @@ def fingerprint(*parts: Any) -> str:
     Not made from `repr`: Equinox leaves out fields that are the default object itself, which a copy made for
     another process no longer is; and NumPy leaves out most of a long array.
     """
-    version = importlib.metadata.version("carom")
-    return hashlib.sha256(f"{version} {_canonical(parts)}".encode()).hexdigest()
+    return hashlib.sha256(f"{__version__} {_canonical(parts)}".encode()).hexdigest()
 
 
 @cache
 def source_hash() -> str:
     """A hash of the package's source files, to tell which code made a result."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
