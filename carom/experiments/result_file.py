@@ -31,11 +31,12 @@ def read_result(path: Path) -> dict[str, Any]:
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="result")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(result, dict) and _CHECK not in result:
+            return {}
+        whole = isinstance(result, dict) and result.pop(_CHECK) == _hash(result)
     except (OSError, ValueError, RecursionError) as error:
         raise unreadable(path, error) from error
-    if isinstance(result, dict) and _CHECK not in result:
-        return {}
-    if not isinstance(result, dict) or result.pop(_CHECK, None) != _hash(result):
+    if not whole:
         raise unreadable(path, "it is not as it was written")
     return result
 
