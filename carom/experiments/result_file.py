@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +57,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             unpacked = sum(member.file_size for member in archive.infolist())
         if unpacked > MAXIMUM_ARRAY_BYTES:
             raise unreadable(path, "its arrays are too large")
-        with np.load(path, allow_pickle=False) as stored:
+        with warnings.catch_warnings(), np.load(path, allow_pickle=False) as stored:
+            warnings.simplefilter("ignore")  # Python's, of odd escapes in a damaged header
             return dict(stored)
     except InputError:
         raise

@@ -1,6 +1,7 @@
 """Tables in NumPy's NPZ files: one array per column."""
 
 import math
+import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,7 +57,9 @@ NPZ = Table(_names, _load, _save)
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        # Python warns of odd escapes in a header, which is none of the user's writing.
+        with warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+            warnings.simplefilter("ignore")
             yield archive
     except (InputError, OSError):
         raise
