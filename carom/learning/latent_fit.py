@@ -152,6 +152,7 @@ def describe(
         problem.noise,
         known,
         _reach(recording),
+        by_gap_alone=agrees,
     )
     return LatentFit(
         model=jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model),

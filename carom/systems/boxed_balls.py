@@ -54,7 +54,7 @@ def fitting_radius(count: int, size: tuple[float, ...], *, most: float, share: f
 
 
 def scattered(radii: tuple[float, ...], size: tuple[float, ...], *, seed: int, speed: float) -> State:
-    """Balls at random places of a box, apart from each other, with velocities whose root mean square is `speed`.
+    """Balls at random places of a box, apart from each other, whose root mean square velocity is `speed`.
 
     Larger balls are placed first. A box that is too full for that is refused.
     """
