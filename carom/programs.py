@@ -2,14 +2,16 @@
 
 JAX keeps compiled programs on disk but finds them by tracing the function first, which takes longer than most
 fits do. Here what was traced is kept too, under a name that stands for the source of this package, the
-version of JAX, and all that the function and its arguments are besides numbers.
+versions of what it is traced by, and all that the function and its arguments are besides numbers.
 """
 
 import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ from carom.fingerprint import fingerprint, source_hash
 
 MOST_IN_MEMORY, MOST_ON_DISK = 32, 256
 """Programs beyond these numbers are forgotten, the oldest first."""
+
+VERSIONS = tuple(f"{name} {version(name)}" for name in ("jax", "jaxlib", "equinox"))
+"""What programs are traced by, besides this package."""
 
 Program = Callable[..., Any]
 _made: dict[str, Future[Program]] = {}
@@ -64,8 +69,8 @@ class KeptFunction:
         name, make = self._recipe(arguments)
         with _lock:
             program = _made.get(name)
-        # What still waits for the background is sooner made here.
-        if program is None or program.cancel():
+        # What still waits for the background is sooner made here; what failed there is tried again.
+        if program is None or program.cancel() or (program.done() and program.exception()):
             made = make()
             program = Future()
             program.set_result(made)
@@ -80,7 +85,13 @@ class KeptFunction:
         described = jax.tree.unflatten(structure, [(x.shape, str(x.dtype)) for x in shapes])
         double = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
         name = fingerprint(
-            source_hash(), jax.__version__, jax.default_backend(), double, self.identity, described
+            source_hash(),
+            VERSIONS,
+            jax.config.values["jax_default_matmul_precision"],
+            jax.default_backend(),
+            double,
+            self.identity,
+            described,
         )
 
         def flat(*leaves):
@@ -90,8 +101,10 @@ class KeptFunction:
 
 
 def forget() -> None:
-    """Give all programs in memory back."""
+    """Give all programs in memory back, and those up that wait to be made."""
     with _lock:
+        for program in _made.values():
+            program.cancel()
         _made.clear()
 
 
@@ -107,28 +120,28 @@ def _make(flat: Program, shapes: tuple[jax.ShapeDtypeStruct, ...], name: str, do
         function = jax.jit(flat)
         folder = jax.config.values["jax_compilation_cache_dir"]
         # Elsewhere than on a processor, linear algebra is by calls that JAX does not promise to keep.
-        if folder and jax.default_backend() == "cpu":
-            function = jax.jit(_traced(function, shapes, Path(folder) / "traced" / name).call)
-        return function.lower(*shapes).compile()
+        if not folder or jax.default_backend() != "cpu":
+            return function.lower(*shapes).compile()
+        path = Path(folder) / "traced" / name
+        try:
+            return _compiled(export.deserialize(bytearray(path.read_bytes())), shapes)
+        except Exception:  # missing or damaged, in whatever way that shows: it is made anew
+            traced = export.export(function)(*shapes)
+        _keep(traced, path)
+        return _compiled(traced, shapes)
 
 
-def _traced(function: Any, shapes: tuple[jax.ShapeDtypeStruct, ...], path: Path) -> export.Exported:
-    """What an earlier process has kept, or else made now and kept."""
-    try:
-        return export.deserialize(bytearray(path.read_bytes()))
-    except FileNotFoundError:
-        pass
-    except Exception:  # whatever a damaged file may cause, it is made anew
-        path.unlink(missing_ok=True)
-    traced = export.export(function)(*shapes)
-    try:
+def _compiled(traced: export.Exported, shapes: tuple[jax.ShapeDtypeStruct, ...]) -> Program:
+    return jax.jit(traced.call).lower(*shapes).compile()
+
+
+def _keep(traced: export.Exported, path: Path) -> None:
+    # A cache that cannot be written only costs time.
+    with suppress(OSError, InputError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             temporary.write_bytes(traced.serialize())
         _prune(path.parent)
-    except (OSError, InputError):  # a cache that cannot be written only costs time
-        pass
-    return traced
 
 
 def _prune(folder: Path) -> None:
