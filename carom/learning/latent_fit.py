@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -26,6 +25,7 @@ from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
 from carom.models import ImpactNetwork
 from carom.notebook import curves, table
+from carom.programs import KeptFunction
 from carom.types import State
 
 NEGLIGIBLE = 0.02
@@ -189,15 +189,18 @@ def describe(
     )
 
 
-@partial(jax.jit, static_argnames="own")
 def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape) -> State:
     """All segments from their start states."""
 
-    def one(local, duration, schedule):
-        in_run = with_run(model, own.unknowns(local))
-        return segment_motion(in_run, own.start(local), duration, schedule)
+    def together(model, local, duration, schedule):
+        def one(local, duration, schedule):
+            in_run = with_run(model, own.unknowns(local))
+            states, _ = segment_motion(in_run, own.start(local), duration, schedule)
+            return states.position, states.velocity
 
-    return jax.vmap(one)(local, duration, schedule)[0]
+        return jax.vmap(one)(local, duration, schedule)
+
+    return State(*KeptFunction(together, (0, 0), ("retrace", own))(model, local, duration, schedule))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
