@@ -113,7 +113,14 @@ def test_a_fit_of_states_and_contacts_reads_all_its_rounds(tmp_path, monkeypatch
     recording = carom.simulate(ball, steps=60, step_size=0.02, noise=0.02, starts=[ball.start], seed=1)
     settings = carom.LatentSettings(hidden=4, starts=2)
     first = fit_latent(recording, settings, checkpoints=tmp_path)
-    monkeypatch.setattr(KeptFunction, "__call__", lambda *_: pytest.fail("a round was made again"))
+    call = KeptFunction.__call__
+
+    def refuse_rounds(self, *arguments):
+        if self.identity[0] == "improve":
+            pytest.fail("a round was made again")
+        return call(self, *arguments)
+
+    monkeypatch.setattr(KeptFunction, "__call__", refuse_rounds)
     second = fit_latent(recording, settings, checkpoints=tmp_path)
     assert first.history == second.history
     assert first.parameters == second.parameters
