@@ -46,7 +46,6 @@ class KeptFunction:
         identity: plain values that stand for everything that the function holds besides its arguments.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> halve = KeptFunction(lambda x: {"half": x / 2}, {"half": 0}, ("halve",))
         >>> halve.prepare(np.ones(3))
         >>> float(halve(np.full(3, 5.0))["half"][1])
