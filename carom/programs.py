@@ -29,11 +29,16 @@ MOST_IN_MEMORY, MOST_ON_DISK = 32, 256
 VERSIONS = tuple(f"{name} {version(name)}" for name in ("jax", "jaxlib", "equinox"))
 """What programs are traced by, besides this package."""
 
+QUICKLY = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+"""How these programs are compiled on a processor: in half the time, to run as fast."""
+
 Program = Callable[..., Any]
 _made: dict[str, Future[Program]] = {}
 _lock = threading.Lock()
-# One more thread: while the first program runs or is compiled, the next is traced.
-_background = ThreadPoolExecutor(1, thread_name_prefix="carom-programs")
+# As many as a fit has stages: while one is compiled, the next is traced. Tracing is Python, where threads only
+# slow each other down, so that is done in turn.
+_background = ThreadPoolExecutor(3, thread_name_prefix="carom-programs")
+_tracing = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -120,18 +125,27 @@ def _make(flat: Program, shapes: tuple[jax.ShapeDtypeStruct, ...], name: str, do
         folder = jax.config.values["jax_compilation_cache_dir"]
         # Elsewhere than on a processor, linear algebra is by calls that JAX does not promise to keep.
         if not folder or jax.default_backend() != "cpu":
-            return function.lower(*shapes).compile()
+            with _tracing:
+                lowered = function.lower(*shapes)
+            return _compiled(lowered)
         path = Path(folder) / "traced" / name
         try:
-            return _compiled(export.deserialize(bytearray(path.read_bytes())), shapes)
+            return _compiled(jax.jit(export.deserialize(bytearray(path.read_bytes())).call).lower(*shapes))
         except Exception:  # missing or damaged, in whatever way that shows: it is made anew
-            traced = export.export(function)(*shapes)
-        _keep(traced, path)
-        return _compiled(traced, shapes)
+            with _tracing:
+                traced = export.export(function)(*shapes)
+        program = _compiled(jax.jit(traced.call).lower(*shapes))
+        _keep(traced, path)  # for which no caller should wait
+        return program
 
 
-def _compiled(traced: export.Exported, shapes: tuple[jax.ShapeDtypeStruct, ...]) -> Program:
-    return jax.jit(traced.call).lower(*shapes).compile()
+def _compiled(lowered: jax.stages.Lowered) -> Program:
+    if jax.default_backend() != "cpu":
+        return lowered.compile()
+    try:
+        return lowered.compile(QUICKLY)
+    except jax.errors.JaxRuntimeError:  # another version of XLA may not have this choice
+        return lowered.compile()
 
 
 def _keep(traced: export.Exported, path: Path) -> None:

@@ -23,7 +23,7 @@ from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
 from carom.learning.checkpoints import Progress
 from carom.learning.estimation import Estimate, Outcome, SharedShape, improver
-from carom.learning.latent_fit import LatentFit, describe
+from carom.learning.latent_fit import LatentFit, describe, retracer
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem
@@ -149,7 +149,6 @@ def _fit_scheme(
         field=settings.field,
         restitution_terms=learned.restitution_terms,
         detection=settings.detection,
-        key=jax.random.key(0),
     )
     sensor = {"observed": PERFECT, "inferred": None, "imperfect": settings.sensor}[settings.touch]
     problems = [
@@ -182,8 +181,14 @@ def _fit_scheme(
     history: list[np.ndarray] = []
     improve = improver(unravel, own)
     first = _pick(estimate, np.arange(len(problems)) * settings.starts)
-    for coarser in later:  # compiled while the first stage runs
+    # All stages are compiled from now on, in their order.
+    improve.prepare(template, LOOSE, *_inputs(estimate, batch, places))
+    for coarser in later:
         improve.prepare(template, LOOSE, *_inputs(_joined(first, places, coarser), problems, coarser))
+    whole = (later or [places])[-1]
+    local = _pick(_joined(first, places, whole), 0).unknowns.local
+    segments = problems[0].segments(whole, free=False)
+    retracer(own).prepare(template, local, segments.duration, segments.schedule)
     run = partial(_run, template, improve, progress, history)
     outcome = run(estimate, batch, places, starts=settings.starts)
     picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)

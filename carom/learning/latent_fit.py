@@ -124,7 +124,7 @@ def describe(
     model = with_unknowns(template, shared, problem.units)
     segments = problem.segments(places, free=agrees and template.scheme != "cd_lagrange")
     local = np.asarray(unknowns.local)
-    motion = _retrace(model, local, segments.duration, segments.schedule, own=own)
+    motion = State(*retracer(own)(model, local, segments.duration, segments.schedule))
     # A run in several pieces is known by the piece that knows most.
     errors = np.asarray(best.local_error)
     pieces = [np.flatnonzero(places.run == r) for r in range(len(impacts))]
@@ -189,8 +189,8 @@ def describe(
     )
 
 
-def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape) -> State:
-    """All segments from their start states."""
+def retracer(own: RunShape) -> KeptFunction:
+    """Positions and velocities of all segments, of the model, their unknowns, durations and schedules."""
 
     def together(model, local, duration, schedule):
         def one(local, duration, schedule):
@@ -200,7 +200,7 @@ def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape) 
 
         return jax.vmap(one)(local, duration, schedule)
 
-    return State(*KeptFunction(together, (0, 0), ("retrace", own))(model, local, duration, schedule))
+    return KeptFunction(together, (0, 0), ("retrace", own))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:

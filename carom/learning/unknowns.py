@@ -140,12 +140,15 @@ def with_weights(template: ImpactNetwork, shared: Shared, units: Units) -> Poten
 
 def shared_bounds(shared: Shared) -> tuple[Shared, Shared]:
     """Lowest and highest values: 0 ≤ e ≤ 1 for a constant restitution, no negative damping."""
-    low = jax.tree.map(lambda x: jnp.full_like(x, -jnp.inf), shared)
-    high = jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), shared)
+    low, high = _filled(shared, -np.inf), _filled(shared, np.inf)
     if shared.restitution.shape[-1] == 1:
-        low = low._replace(restitution=jnp.zeros_like(shared.restitution))
-        high = high._replace(restitution=jnp.ones_like(shared.restitution))
-    return low._replace(damping=jnp.zeros_like(shared.damping)), high
+        low = low._replace(restitution=np.zeros(shared.restitution.shape))
+        high = high._replace(restitution=np.ones(shared.restitution.shape))
+    return low._replace(damping=np.zeros(shared.damping.shape)), high
+
+
+def _filled(like: Shared, value: float) -> Shared:
+    return Shared(*(np.full(part.shape, value) for part in like))
 
 
 def roughness(shared: Shared, units: Units) -> tuple[Float[Array, "places"], Float[Array, "places"]]:
@@ -171,15 +174,13 @@ def roughness(shared: Shared, units: Units) -> tuple[Float[Array, "places"], Flo
 
 def shared_prior(start: Shared, units: Units) -> tuple[Shared, Shared]:
     """Means and precisions: weak for the weights, wide for what is physical."""
-    mean = jax.tree.map(jnp.zeros_like, start)._replace(
-        shift=start.shift,
-        restitution=jnp.zeros_like(start.restitution).at[:, :1].set(0.5),
+    mean, spread = _filled(start, 0.0), _filled(start, WEIGHT_SPREAD)
+    if mean.restitution.size:
+        mean.restitution[:, 0] = 0.5
+    spread = spread._replace(
+        shift=np.ones(start.shift.shape) * units.scale.max(),
+        restitution=np.full(start.restitution.shape, 1.0),
+        log_mass=np.full(start.log_mass.shape, MASS_SPREAD),
+        damping=np.full(start.damping.shape, 10.0),
     )
-    spread = Shared(
-        *(jnp.full_like(x, WEIGHT_SPREAD) for x in start[:3]),
-        shift=jnp.full_like(start.shift, 1.0) * jnp.max(units.scale),
-        restitution=jnp.full_like(start.restitution, 1.0),
-        log_mass=jnp.full_like(start.log_mass, MASS_SPREAD),
-        damping=jnp.full_like(start.damping, 10.0),
-    )
-    return mean, jax.tree.map(lambda x: 1 / x**2, spread)
+    return mean._replace(shift=start.shift), Shared(*(1 / part**2 for part in spread))

@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from carom.errors import InputError, require_choice
@@ -78,6 +79,7 @@ class ImpactNetwork(AbstractModel):
         field: what the potential depends on.
         restitution_terms: 1 for a constant e, more for a polynomial in the logarithm of the closing speed.
         detection: where the CD-Lagrange step looks for contacts; the published cradle looks at its departure.
+        key: of random weights; zero without one, as long as they are to be filled in.
 
     Example:
         >>> import carom, jax
@@ -109,7 +111,7 @@ class ImpactNetwork(AbstractModel):
         field: Field = "shared",
         restitution_terms: int = 1,
         detection: Detection = "arrival",
-        key: Key[Array, ""],
+        key: Key[Array, ""] | None = None,
     ):
         require_choice("scheme", scheme, ImpactScheme)
         require_choice("field", field, Field)
@@ -120,12 +122,12 @@ class ImpactNetwork(AbstractModel):
         self.potential = potential_network(inputs, hidden=hidden, activation=activation, key=key)
         # pyright takes an AbstractVar for mutable, but modules are frozen.
         self.contact = GapContact(  # pyright: ignore[reportIncompatibleVariableOverride]
-            shift=jnp.zeros((scene.contacts,)), geometry=scene.geometry
+            shift=jnp.asarray(np.zeros(scene.contacts)), geometry=scene.geometry
         )
-        constant = jnp.full((scene.contacts, 1), scene.restitution)
-        self.restitution = jnp.pad(constant, ((0, 0), (0, restitution_terms - 1)))
-        self.log_mass = jnp.log(jnp.asarray(scene.masses))
-        self.damping_rate = jnp.zeros((scene.bodies,))
+        constant = np.full((scene.contacts, 1), float(scene.restitution))
+        self.restitution = jnp.asarray(np.pad(constant, ((0, 0), (0, restitution_terms - 1))))
+        self.log_mass = jnp.asarray(np.log(np.asarray(scene.masses, float)))
+        self.damping_rate = jnp.asarray(np.zeros(scene.bodies))
         self.scene = scene
         self.step_size = step_size
         self.scheme = scheme
