@@ -35,8 +35,8 @@ QUICKLY = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level
 Program = Callable[..., Any]
 _made: dict[str, Future[Program]] = {}
 _lock = threading.Lock()
-# As many as a fit has stages: while one is compiled, the next is traced. Tracing is Python, where threads only
-# slow each other down, so that is done in turn.
+# As many as a fit has stages: while one is compiled, the next is traced. Tracing is Python, where threads
+# only slow each other down, so that is done in turn.
 _background = ThreadPoolExecutor(3, thread_name_prefix="carom-programs")
 _tracing = threading.Lock()
 
