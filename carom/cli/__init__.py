@@ -23,7 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            loaded()
             _run(arguments)
         finally:
             flush_output()
@@ -50,11 +49,15 @@ def _run(arguments: Sequence[str]) -> None:
     if list(arguments) == ["--version"]:
         print(f"carom {__version__}")
         return
-    if arguments and arguments[0] in COMMANDS:  # nothing is loaded for the others
-        tyro.cli(_command(arguments[0]), prog=f"carom {arguments[0]}", args=arguments[1:])
+    named = bool(arguments) and arguments[0] in COMMANDS
+    commands = {name: _command(name) for name in (arguments[:1] if named else COMMANDS)}
+    loaded()
+    if named:  # nothing was loaded for the others
+        ((name, command),) = commands.items()
+        tyro.cli(command, prog=f"carom {name}", args=arguments[1:])
         return
     tyro.extras.subcommand_cli_from_dict(
-        {name: _command(name) for name in COMMANDS},
+        commands,
         prog="carom",
         description="Learn how things move and collide from recordings, and forecast them. "
         "carom --version prints the version.",

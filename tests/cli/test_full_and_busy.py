@@ -114,7 +114,7 @@ def test_a_folder_that_is_read_only_is_told(ball, capsys):
 @pytest.mark.parametrize("library", ["_multiarray_umath", "libjax_common", "_polars_runtime", "ft2font"])
 def test_an_interruption_while_loading_is_a_word(library, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "carom", "simulate", "ball", "--out", str(tmp_path / "ball.csv")],
+        [sys.executable, "-m", "carom", "demo", "--out", str(tmp_path / "demo")],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
