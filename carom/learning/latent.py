@@ -168,20 +168,22 @@ def _fit_scheme(
     )
     history: list[np.ndarray] = []
     run = partial(_run, template, unravel, own, history)
-    outcome = run(estimate, batch, places)
+    outcome = run(estimate, batch, places, free=not settings.search)
     likelihoods = np.asarray(outcome.log_likelihood).reshape(len(problems), settings.starts)
     picked = np.argmax(np.where(np.isfinite(likelihoods), likelihoods, -np.inf), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
     outcome = _pick(outcome, chosen)
     history[:] = [values[chosen] for values in history]
-    if scheme == "cd_lagrange":
+    if scheme == "cd_lagrange" and settings.search:
         problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
     for horizon in horizons[1:]:
         coarser = layout(recordings[0], horizon)
         joined = _joined(outcome.estimate, places, coarser)
         places = coarser
-        outcome = run(joined, problems, places, tighten=horizon is horizons[-1])
-    freed = outcome if scheme == "cd_lagrange" else run(outcome.estimate, problems, places, free=True)
+        outcome = run(joined, problems, places, free=not settings.search, tighten=horizon is horizons[-1])
+    freed = outcome
+    if settings.search and scheme != "cd_lagrange":
+        freed = run(outcome.estimate, problems, places, free=True)
     return [
         describe(
             problem,

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from carom.data import Recording
 from carom.integrators import SCHEDULED
@@ -57,7 +57,7 @@ class LatentFit:
     """What each run adds to the parameters of all, a row per run, where that was estimated."""
     run_errors: RunUnknowns
     """Standard errors of these."""
-    law_covariance: Float[np.ndarray, "contacts terms terms"] | None
+    law_covariance: Float[np.ndarray, "laws terms terms"] | None
     """Of the terms of the restitution that holds for all runs, where it was estimated."""
     free: bool
     """Whether the gap alone, without the schedule of found impacts, explains the recording as well."""
@@ -102,7 +102,8 @@ def describe(
     unknowns, noise, _, scatter = best.estimate
     shared = unravel(np.asarray(unknowns.shared))
     model = with_unknowns(template, shared, problem.units)
-    segments = problem.segments(places, free=agrees and template.scheme != "cd_lagrange")
+    undecided = not settings.search or (agrees and template.scheme != "cd_lagrange")
+    segments = problem.segments(places, free=undecided)
     local = np.asarray(unknowns.local)
     motion = _retrace(model, local, segments.duration, segments.schedule, own=own)
     # A run in several pieces is known by the piece that knows most.
@@ -125,7 +126,10 @@ def describe(
         spread = spread._replace(shift=widths)
     pull = unravel(np.asarray(best.gradient))
     _, precisions = shared_prior(shared, problem.units)
-    counted = sum(found.chosen.sum(axis=0) for found in impacts)
+    if settings.search:
+        counted = sum(found.chosen.sum(axis=0) for found in impacts)
+    else:
+        counted = np.asarray(_impacts_made(model, local, segments, own=own))
     parameters = describe_parameters(
         template.scene,
         settings.learned,
@@ -177,6 +181,25 @@ def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape) 
         return segment_motion(in_run, own.start(local), duration, schedule)
 
     return jax.vmap(one)(local, duration, schedule)[0]
+
+
+@partial(jax.jit, static_argnames="own")
+def _impacts_made(model: ImpactNetwork, local, segments: Segments, *, own: RunShape) -> Array:
+    """How many impacts every contact has in all segments, where samples count."""
+
+    def one(local, segment):
+        in_run = with_run(model, own.unknowns(local))
+
+        def step(state, inputs):
+            length, plan, seen = inputs
+            after, contact, _ = in_run.move(state, length, plan)
+            return after, contact & seen
+
+        seen = jnp.any(segment.known, axis=(1, 2, 3))[1:]
+        inputs = segment.duration, segment.schedule, seen
+        return jax.lax.scan(step, in_run.enter(own.start(local)), inputs)[1]
+
+    return jnp.sum(jax.vmap(one)(local, segments), axis=(0, 1))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:

@@ -56,27 +56,31 @@ def describe_parameters(
         scatter: how widely restitutions scatter from run to run, where that was estimated.
     """
     found = []
-    for j in range(scene.contacts):
-        place = contact_name(scene, j)
+    law_of = learned.law_of(scene)
+    for number in range(len(np.unique(law_of)) if learned.restitution != "fixed" else 0):
+        members = np.flatnonzero(law_of == number)
+        place, seen = law_name(scene, learned, members), bool(impacts[members].any())
         if learned.restitution == "constant":
             found.append(
                 _bounded(
                     f"restitution {place}",
-                    *(float(part.restitution[j, 0]) for part in (fitted, spread, pull)),
-                    seen=bool(impacts[j]),
+                    *(float(part.restitution[number, 0]) for part in (fitted, spread, pull)),
+                    seen=seen,
                 )
             )
-        elif learned.restitution == "speed":
+        else:
             found += [
                 _free(
                     f"restitution {place}, {term}",
-                    *(float(part.restitution[j, k]) for part in (fitted, spread, prior_spread)),
-                    seen=bool(impacts[j]),
+                    *(float(part.restitution[number, k]) for part in (fitted, spread, prior_spread)),
+                    seen=seen,
                 )
                 for k, term in enumerate(
                     ("at 1 unit of speed", "per e-fold of speed", "curvature in log speed")
                 )
             ]
+    for j in range(scene.contacts):
+        place = contact_name(scene, j)
         if learned.restitution_per_run:
             found.append(
                 _scatter(f"restitution {place}, scatter from run to run", scatter[j], int(impacts[j]))
@@ -122,6 +126,15 @@ def contact_name(scene: Scene, j: int) -> str:
         return f"between bodies {candidate.first + 1} and {candidate.second + 1}"
     walls = sum(1 for c in scene.candidates if c.bodies == candidate.bodies)
     return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {j + 1}'}"
+
+
+def law_name(scene: Scene, learned: Learned, members: np.ndarray) -> str:
+    """Which contacts obey a law."""
+    if learned.laws == "each":
+        return contact_name(scene, int(members[0]))
+    if learned.laws == "one":
+        return "of all contacts"
+    return "between bodies" if isinstance(scene.candidates[members[0]], Pair) else "at walls"
 
 
 def undetermined(name: str, reason: str) -> Parameter:

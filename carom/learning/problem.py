@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from carom.data import Recording, Run
-from carom.learning.contacts import Impacts, find_impacts
+from carom.learning.contacts import Impacts, find_impacts, not_looked_for
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
@@ -16,7 +16,6 @@ from carom.learning.touch_sensor import TouchSensor
 from carom.learning.unknowns import MASS_SPREAD, Units
 from carom.mechanics import Scene
 from carom.models import ImpactNetwork
-from carom.models.impact_network import Field
 from carom.types import State, Values
 
 PLACES = 32
@@ -63,9 +62,17 @@ class Problem:
             masses_known=not (learned.masses or learned.masses_per_run),
             blind=settings.blind,
         )
-        impacts, estimate = infer_impacts(recording, template.scene, sensor, find)
-        guess = first_guess(impacts, recording)
-        units = natural_units(recording, impacts, settings.field)
+        if settings.search:
+            impacts, estimate = infer_impacts(recording, template.scene, sensor, find)
+            guess = first_guess(impacts, recording)
+        else:
+            impacts, estimate = [not_looked_for(run, template.scene) for run in recording.runs], None
+            start = np.clip(template.scene.restitution, 0.3, 0.9)
+            guess = {
+                "shift": np.zeros(template.scene.contacts),
+                "restitution": np.full(template.scene.contacts, start),
+            }
+        units = natural_units(recording, impacts, settings)
         run_gaps = np.zeros((len(impacts), 0))
         surfaces = [guess["shift"]] * len(impacts)
         if learned.gap_per_run:
@@ -173,9 +180,9 @@ def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
     return resolved(run, found, shift) | (np.arange(len(run)) <= last)
 
 
-def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:
+def natural_units(recording: Recording, impacts: Sequence[Impacts], settings: LatentSettings) -> Units:
     """Scales from the range of the recording and its typical acceleration; where smoothness is judged."""
-    width = recording.dimension * (recording.bodies if field == "joint" else 1)
+    width = recording.dimension * (recording.bodies if settings.field == "joint" else 1)
     values = np.concatenate([run.position.reshape(-1, width) for run in recording.runs])
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     scale = np.maximum(0.5 * (high - low), 1e-9)
@@ -189,7 +196,9 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field
         directions = np.random.default_rng(0).standard_normal(places.shape)
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     energy = max(acceleration, 1e-9) * scale.max()
-    return Units(center, scale, np.asarray(energy), places, directions, _resolution(recording))
+    assert recording.scene is not None
+    law = settings.learned.law_of(recording.scene)
+    return Units(center, scale, np.asarray(energy), places, directions, law, _resolution(recording))
 
 
 def _resolution(recording: Recording) -> np.ndarray:

@@ -1,17 +1,20 @@
 """What the recipe estimates, as one vector: network weights in natural units, and physical parameters."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from carom.mechanics import Scene, Wall
 from carom.models import ImpactNetwork
 from carom.types import RestitutionKind, Values
 
+Laws = Literal["each", "kind", "one"]
+"""Who shares a restitution: no contacts, all walls and all pairs, or all."""
 WEIGHT_SPREAD = 3.0
 """Standard deviation of the prior on weights; smoothness, not size, is what restrains the force."""
 MASS_SPREAD = 2.0
@@ -25,7 +28,9 @@ class Learned:
     """Which physical parameters are estimated; the rest are as the scene states them.
 
     Arguments:
-        restitution: "fixed", "constant" (one e per contact) or "speed" (e falls or rises with closing speed).
+        restitution: "fixed", "constant" or "speed" (e falls or rises with closing speed).
+        laws: whether every contact has a restitution of its own ("each"), walls have one and pairs another
+            ("kind"), or all have the same ("one").
         gap: where the surfaces of walls and bodies are.
         masses: ratios of the masses to that of the first body.
         damping: a damping rate per body.
@@ -35,6 +40,7 @@ class Learned:
     """
 
     restitution: RestitutionKind = "fixed"
+    laws: Laws = "each"
     gap: bool = True
     masses: bool = False
     damping: bool = False
@@ -46,11 +52,21 @@ class Learned:
     def restitution_terms(self) -> int:
         return SPEED_TERMS if self.restitution == "speed" else 1
 
+    def law_of(self, scene: Scene) -> np.ndarray:
+        """The number of the law that each contact obeys."""
+        if self.laws == "one":
+            return np.zeros(scene.contacts, int)
+        if self.laws == "kind":
+            kinds = [isinstance(candidate, Wall) for candidate in scene.candidates]
+            return np.unique(kinds, return_inverse=True)[1]
+        return np.arange(scene.contacts)
+
 
 class Units(NamedTuple):
     """Scales that make the network's weights numbers near 1, taken from the recording.
 
     `places` are where the smoothness of the force is judged, and `directions` along which, in those units.
+    `law` is the number of the restitution that each contact obeys.
     `resolution` is the least noise that positions and velocities are taken to have, which exact data need.
     """
 
@@ -59,6 +75,7 @@ class Units(NamedTuple):
     energy: Float[Values, ""]
     places: Float[Values, "places coordinates"]
     directions: Float[Values, "places coordinates"]
+    law: Int[Values, "contacts"]
     resolution: Float[Values, "2"]
 
 
@@ -69,7 +86,7 @@ class Shared(NamedTuple):
     bias: Float[Values, "hidden"]
     output: Float[Values, "hidden"]
     shift: Float[Values, "gaps"]
-    restitution: Float[Values, "contacts terms"]
+    restitution: Float[Values, "laws terms"]
     log_mass: Float[Values, "bodies"]
     damping: Float[Values, "bodies"]
 
@@ -90,8 +107,9 @@ def initial_shared(
     """Random weights with standard normal entries; physical parameters from a first look at the data."""
     scene = template.scene
     hidden, inputs = template.potential.weight.shape
-    law = np.zeros((scene.contacts, learned.restitution_terms))
-    law[:, 0] = restitution
+    law_of = learned.law_of(scene)
+    law = np.zeros((len(np.unique(law_of)), learned.restitution_terms))
+    law[:, 0] = [np.median(restitution[law_of == number]) for number in range(len(law))]
     # NumPy throughout: compiling a dozen tiny programs would take longer than the fit.
     return Shared(
         weight=generator.standard_normal((hidden, inputs)),
@@ -118,7 +136,7 @@ def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> Impa
         ),
     )
     shift = shared.shift if shared.shift.size else template.contact.shift
-    restitution = shared.restitution if shared.restitution.size else template.restitution
+    restitution = shared.restitution[units.law] if shared.restitution.size else template.restitution
     mass = template.log_mass
     if shared.log_mass.size:
         mass = mass + jnp.concatenate([jnp.zeros((1,), mass.dtype), shared.log_mass])
