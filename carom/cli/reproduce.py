@@ -63,12 +63,13 @@ def reproduce(
     With --grid: the ball over noise, number of bounces and touch, with the paper's models and the oracle, in
     grid.json and a heat map.
 
-    What is finished stays in the folder: the same command continues a killed run.
+    What is finished stays in the folder: the same command continues a killed run (but for classifier).
 
     Args:
         names: Experiments, by the beginning of their names (pendulum, ball, cradle, …), or with --grid
             learners (carom, cd-lagrange, resnet, oracle); all by default.
-        out: Folder for units, figures, the page, and paper.json, learning.json, grid.json or measured.json.
+        out: Folder for units, figures, the page, and paper.json, learning.json, grid.json, classifier.json or
+            measured.json.
         recipe: The paper's, or the one that estimates states, contacts and parameters together.
         data: Folder of measured recordings, by default that of the environment variable CAROM_DATA.
         runs: Seeds per model, trained together; of measured recordings, random crops.
@@ -99,14 +100,16 @@ def reproduce(
             raise InputError("--ablations and --protocol are options of --recipe paper.")
         if quick and not grid:
             raise InputError("--quick is an option of --recipe paper or of --grid.")
-        if data is not None and names != (MEASURED,):
-            raise InputError("--data is for measured recordings; give the name measured alone.")
+        if MEASURED in names and len(names) > 1:
+            raise InputError("Measured recordings are reproduced by themselves; leave the other names out.")
+        if data is not None and MEASURED not in names:
+            raise InputError("--data is for measured recordings; add the name measured.")
         if grid:
             _reproduce_grid(names, seeds, out, workers=workers, quick=quick, json=json)
         elif names == (MEASURED,):
             _reproduce_measured(measured_folder(data), seeds, out, workers=workers, json=json)
         elif names == (CLASSIFIER,):
-            _reproduce_classifier(names, seeds, out, workers=workers, json=json)
+            _reproduce_classifier(seeds, out, workers=workers, json=json)
         else:
             _reproduce_learning(names, seeds, out, workers=workers, json=json)
         return
@@ -146,13 +149,12 @@ def reproduce(
     print(f"Written to {out}: paper.html has every figure and table, paper.json every number.")
 
 
-def _reproduce_classifier(
-    names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool
-) -> None:
+def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
+    _folder(out, "")
     with progress("fitting") as tell:
         results = run_cases(CASES, seeds, workers=workers, progress=tell)
-    command = f"carom reproduce {CLASSIFIER} --recipe carom --runs {len(seeds)}"
+    command = f"carom reproduce {CLASSIFIER} --recipe carom {_seed_options(seeds)}"
     write_classifier(results, out / "classifier.json", command=command)
     if json:
         print_json({"out": str(out), "cases": len(results), "seconds": time.monotonic() - started})
@@ -171,7 +173,7 @@ def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, work
     folder = _folder(out, "rows")
     with progress("fitting") as tell:
         results = run_rows(rows, seeds, folder, workers=workers, progress=tell)
-    command = " ".join(["carom reproduce", *names, f"--recipe carom --runs {len(seeds)}"])
+    command = " ".join(["carom reproduce", *names, "--recipe carom", _seed_options(seeds)])
     write_learning(results, out / "learning.json", command=command)
     if json:
         print_json({"out": str(out), "rows": len(rows), "seconds": time.monotonic() - started})
@@ -219,7 +221,7 @@ def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, js
     folder = _folder(out, "measured")
     with progress("fitting") as tell:
         results = run_measured(data, seeds, folder, workers=workers, progress=tell)
-    command = f"carom reproduce measured --recipe carom --runs {len(seeds)}"
+    command = f"carom reproduce {MEASURED} --recipe carom {_seed_options(seeds)}"
     document = write_measured(results, out / "measured.json", data=data, seeds=seeds, command=command)
     write_measured_figures(document, folder, out / "figures")
     if json:
@@ -238,6 +240,11 @@ def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, js
     errors = spread(line["energy_mse"] for line in document["pendulum"]["rows"])
     print(f"Pendulum, energy error on the last fifth: {errors.mean:.4g}; published: 0.0145 ± 0.0047.")
     print(f"Written to {out}: measured.json has every number, figures the pictures.")
+
+
+def _seed_options(seeds: range) -> str:
+    """The options of the recipe carom that give these seeds."""
+    return f"--runs {len(seeds)}" + (f" --first-seed {seeds[0]}" if seeds[0] else "")
 
 
 def _folder(out: Path, name: str) -> Path:

@@ -105,7 +105,8 @@ class Recording:
     @property
     def even(self) -> bool:
         """Whether the time between samples is the same everywhere, but for rounding."""
-        return constant_step([run.time for run in self.runs if len(run) > 1]) is not None
+        times = [run.time for run in self.runs if len(run) > 1]
+        return not times or constant_step(times) is not None
 
     @property
     def missing_values(self) -> int:

@@ -30,10 +30,8 @@ MARGIN = 1e-2
 """The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
 OVERLAP = 0.005
 """How far, as a share of the noise, a start state may reach into a surface, softly."""
-ITERATIONS = 24
+ITERATIONS = 12
 """Steps of least squares between two estimates of noise and smoothness."""
-SETTLING, SHORT = 3, 100
-"""Iterations by which segments of fewer steps follow each of those by themselves."""
 LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
 """How little and how much restitution may scatter from run to run."""
 TELLING = 0.9
@@ -195,14 +193,14 @@ def improve(
     def rough_residuals(shared):
         return (jnp.sqrt(precision)[:, None] * rough(shared)).ravel()
 
+    prior = Prior(mean, precisions, local_mean, local_precision, rough_residuals)
     solution = minimise(
         residuals,
         unknowns,
         segments,
-        Prior(mean, precisions, local_mean, local_precision, rough_residuals),
+        prior,
         Bounds(low, high),
         max_iterations=ITERATIONS,
-        settling=SETTLING if segments.duration.shape[1] < SHORT else 0,
     )
     covariance = shared_covariance(solution.normal)
     # MacKay: the strength of a prior follows from how much of what it restrains the data determine.

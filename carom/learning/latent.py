@@ -40,7 +40,7 @@ FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
 SCATTER = 0.2
 """How widely restitutions scatter from run to run, before anything is known."""
-ROUNDS, SETTLED = 8, 0.2
+ROUNDS, SETTLED = 16, 0.2
 """Rounds of a stage at most, and the change of the log-likelihood that ends it."""
 
 

@@ -90,7 +90,6 @@ def minimise(
     *,
     max_iterations: int = 30,
     tolerance: float = 1e-6,
-    settling: int = 0,
 ) -> Solution:
     """The nearest minimum of half the sum of squares.
 
@@ -101,8 +100,6 @@ def minimise(
         prior: of all unknowns.
         bounds: of the shared unknowns.
         tolerance: a relative decrease of the cost below this ends the search.
-        settling: iterations by which every segment follows a step by itself, before the step is judged; worth
-            their time where there are many short segments.
     """
 
     unmade = jax.eval_shape(lambda: normal_equations(residuals, start, segments, prior))
@@ -145,10 +142,6 @@ def minimise(
             jnp.clip(kept.unknowns.shared + step.shared, bounds.low, bounds.high),
             kept.unknowns.local + step.local,
         )
-        if settling:
-            # One segment that cannot follow a long step must not hold back all the others.
-            local = settle(residuals, following, segments, prior, iterations=settling)
-            following = following._replace(local=local)
         growth = jnp.where(better, 2.0, 2 * growth)
         return _Search(kept, following, predicted, damping, growth, small | lost)
 
@@ -165,7 +158,7 @@ def settle(
 ) -> Float[Array, "segments local"]:
     """The unknowns of every segment nearer to their own minimum, the shared ones as they are.
 
-    Each segment has a damping of its own. Its few columns cost little beside those of the shared unknowns.
+    Each segment has a damping of its own; its few columns cost little beside those of the shared unknowns.
     """
 
     def of_segment(local, data, mean, precision):
@@ -190,7 +183,7 @@ def settle(
             (local, _), _ = lax.scan(iterate, (local, jnp.asarray(1e-3)), length=iterations)
             return local, jnp.sum(value(local) ** 2)
 
-        # An early step may have led a segment astray; its first guess is always worth another try.
+        # A segment may have been led astray; what is expected of it is always worth another try.
         found, costs = jax.vmap(settled)(jnp.stack([local, mean]))
         return found[jnp.argmin(jnp.where(jnp.isnan(costs), jnp.inf, costs))]
 

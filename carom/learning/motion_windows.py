@@ -40,7 +40,7 @@ class Windows:
         self.bodies, self.dimension = bodies, dimension
         starts = np.clip(at - half_width + 1, 0, max(0, len(run) - 2 * half_width))
         self.index = starts[:, None] + np.arange(min(2 * half_width, len(run)))
-        self.begin, self.step = run.time[at], np.diff(run.time)[at]
+        self.at, self.begin, self.step = at, run.time[:-1], np.diff(run.time)
         flat = run.position.reshape(len(run), -1)
         speed = np.full_like(flat, np.nan) if run.velocity is None else run.velocity.reshape(len(run), -1)
         self.time = run.time[self.index] - run.time[at, None]
@@ -63,8 +63,8 @@ class Windows:
         if directions is None:
             directions = np.zeros((steps, 0, coordinates))
         whole, share = divmod(0.5 if place is None else place, 1)
-        there = np.clip(np.arange(steps) + int(whole), 0, steps - 1)
-        kink = self.begin[there] - self.begin + share * self.step[there]
+        there = np.clip(self.at + int(whole), 0, len(self.step) - 1)
+        kink = self.begin[there] - self.begin[self.at] + share * self.step[there]
         t = self.time - kink[:, None]
         ones, zeros = np.ones_like(t), np.zeros_like(t)
         # Rows: (window, channel); columns: q₀, v, a at the kink.

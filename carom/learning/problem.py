@@ -1,6 +1,6 @@
 """A recording with all that can be said of it before the first least squares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -56,14 +56,14 @@ class Problem:
     ) -> "Problem":
         learned = settings.learned
         own = RunShape.of(template.scene, learned)
-        find = partial(
-            find_impacts,
-            scene=template.scene,
-            masses_known=not (learned.masses or learned.masses_per_run),
-            blind=settings.blind,
-        )
         if settings.search:
-            impacts, estimate = infer_impacts(recording, template.scene, sensor, find)
+            impacts, estimate = infer_impacts(
+                recording,
+                template.scene,
+                sensor,
+                masses_known=not (learned.masses or learned.masses_per_run),
+                blind=settings.blind,
+            )
             guess = first_guess(impacts, recording)
         else:
             impacts, estimate = [not_looked_for(run, template.scene) for run in recording.runs], None
@@ -142,7 +142,12 @@ class Problem:
 
 
 def infer_impacts(
-    recording: Recording, scene: Scene, sensor: TouchSensor | None, find_in: Callable[..., Impacts]
+    recording: Recording,
+    scene: Scene,
+    sensor: TouchSensor | None,
+    *,
+    masses_known: bool,
+    blind: int = 0,
 ) -> tuple[list[Impacts], SensorEstimate | None]:
     """The impacts of every run, and what was estimated of the sensor on the way.
 
@@ -150,11 +155,12 @@ def infer_impacts(
         sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
             are ignored. What it does not state is estimated in turn with the impacts, beginning with those
             that the motion alone shows, until these no longer change.
-        find_in: finds those of one run, given a sensor that is known.
+        masses_known, blind: as in `find_impacts`.
     """
 
     def find(sensor: TouchSensor | None) -> list[Impacts]:
-        return [find_in(run, sensor=sensor) for run in recording.runs]
+        search = partial(find_impacts, scene=scene, sensor=sensor, masses_known=masses_known, blind=blind)
+        return [search(run) for run in recording.runs]
 
     if sensor is None or sensor.known:
         return find(sensor), None

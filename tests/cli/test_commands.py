@@ -114,6 +114,7 @@ def test_restitution_from_a_recording(channels, tmp_path, capsys):
     np.testing.assert_allclose(forecast.position, exact.position, atol=0.2)
 
 
+@pytest.mark.campaign
 def test_the_rates_of_a_touch_sensor(tmp_path, capsys):
     """Estimated by default, or given; reported where they are estimated."""
     recording, run = tmp_path / "ball.csv", tmp_path / "run"
@@ -170,6 +171,7 @@ def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     np.testing.assert_allclose(forecast.runs[0].position, exact.position, atol=0.2)
 
 
+@pytest.mark.campaign
 def test_riders_with_bumpers_that_last_by_command(tmp_path, capsys):
     """Restitution and the ratio of masses from positions; pushed before, and the gap another in every run."""
     generator = np.random.default_rng(4)

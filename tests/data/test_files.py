@@ -170,6 +170,10 @@ def test_nulls_in_parquet_are_missing_values(tmp_path: Path):
     np.testing.assert_array_equal(recording.runs[0].position[:, 0, 0], [0, np.nan, np.nan, 3, 4])
 
 
+def test_single_samples_have_no_steps_that_could_vary():
+    assert Recording((Run(np.zeros(1), np.zeros((1, 1, 1))),), 1.0).even
+
+
 def test_what_a_recording_without_values_cannot_do():
     time = np.arange(4.0)
     nothing = np.full((4, 1, 1), np.nan)

@@ -55,6 +55,7 @@ def test_a_falling_law_is_found_and_foretells_runs_left_out():
     assert again["errors"] == summary["errors"]
 
 
+@pytest.mark.campaign
 def test_one_e_for_all_speeds_is_called_a_constant():
     runs, checks, _ = simulated(lambda u: 0.7, 2)
     summary, _ = run_series(BAND, runs, checks, 8, illustrated=False)

@@ -41,7 +41,7 @@ def test_every_learner_is_in_every_cell_once():
     grid = plan_grid()
     assert len(grid) == len(set(grid)) == len(LEARNERS) * len(NOISES) * len(BOUNCES)
     assert {cell.learner for cell in plan_grid(["resnet"])} == {"resnet", "resnet-contact"}
-    assert len(plan_grid(quick=True)) < len(grid) / 5
+    assert len(plan_grid(quick=True)) <= len(grid) / 5
     with pytest.raises(InputError, match="no learner nobody"):
         plan_grid(["nobody"])
 

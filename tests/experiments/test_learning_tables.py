@@ -44,7 +44,8 @@ def restitution(value: float | None, low: float | None, high: float | None) -> d
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     oracle = {"oracle": 0.5, "oracle_held_out_median": 0.125}
-    ball = [line(0, 1.0, **oracle), line(1, 2.0, **oracle), line(2, 6.0, **oracle)]
+    blind = oracle | {"oracle_without_floor_held_out_median": 0.25}
+    ball = [line(0, 1.0, **blind), line(1, 2.0, **blind), line(2, 6.0, **blind)]
     unknown = [
         line(0, 1.0, **restitution(0.951, 0.9482, 0.9538)),
         line(1, 1.0, **restitution(0.953, 0.9502, 0.9558)),
@@ -141,7 +142,7 @@ def test_restitution_table(document):
 
 def test_held_out_table(document):
     table = held_out_markdown(document)
-    assert cells(table, BALL)[4:] == ["0.500", "0.125", "4.0×", "10.0"]
+    assert cells(table, BALL)[4:] == ["0.500", "0.125", "4.0×", "0.250", "2.0×", "10.0"]
     assert "bent" not in table
 
 

@@ -125,6 +125,7 @@ def test_residuals_are_noise_where_the_contact_is_hidden(fitted):
     assert [found.chosen.sum() for found in fitted.impacts] == [1] * 16
 
 
+@pytest.mark.campaign
 def test_a_contact_that_lasts_is_diagnosed_where_it_is_not_hidden(riders):
     """Such a fit has not failed: what it leaves is little beside the motion, though far above the noise."""
     fit = fit_latent(riders[0], settings(LEARNED, blind=0))
@@ -134,6 +135,7 @@ def test_a_contact_that_lasts_is_diagnosed_where_it_is_not_hidden(riders):
     assert not fit.failed
 
 
+@pytest.mark.campaign
 def test_riders_that_change_from_run_to_run():
     generator = np.random.default_rng(3)
     ratios = generator.uniform(0.3, 3.0, 6)

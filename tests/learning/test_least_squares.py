@@ -129,6 +129,7 @@ def equations(residuals, unknowns, data, beliefs):
 
 
 covariance_of, log_determinant_of = jax.jit(shared_covariance), jax.jit(log_determinant)
+scatter_of = jax.jit(scatter_covariance)
 
 
 def flat(unknowns: Unknowns) -> np.ndarray:
@@ -390,7 +391,7 @@ def test_scatter_and_local_variances_by_the_dense_problem(seed):
     expected = sum(np.outer(dense @ pull, dense @ pull) for pull in pulls) * SEGMENTS / (SEGMENTS - 1)
     covariance = covariance_of(normal)
     np.testing.assert_allclose(
-        scatter_covariance(normal, covariance), expected[:SHARED, :SHARED], rtol=1e-6, atol=1e-12
+        scatter_of(normal, covariance), expected[:SHARED, :SHARED], rtol=1e-6, atol=1e-12
     )
     np.testing.assert_allclose(
         np.ravel(local_variances(normal, covariance)), np.diagonal(dense)[SHARED:], rtol=1e-6
@@ -419,7 +420,7 @@ def test_scatter_holds_where_residuals_of_a_segment_go_together():
         covariance = np.asarray(covariance_of(normal)) * np.var(value)
         estimates.append(value.mean())
         by_noise.append(covariance[0, 0])
-        by_scatter.append(float(scatter_covariance(normal, covariance_of(normal))[0, 0]))
+        by_scatter.append(float(scatter_of(normal, covariance_of(normal))[0, 0]))
     true = np.var(estimates)
     np.testing.assert_allclose(np.mean(by_scatter), true, rtol=0.3)
     assert np.mean(by_noise) < 0.2 * true
