@@ -147,7 +147,7 @@ def cut(recording: Recording, plans: Sequence[Plan], places: Layout) -> Segments
         duration[row, : size - 1] = np.diff(run.time[start:end])
         for target, source in zip((schedule, earliest, latest), plans[index][:3], strict=True):
             target[row, : size - 1] = source[start : end - 1]
-        values = _channels(run)[start:end]
+        values = channels(run)[start:end]
         # What follows an unresolved stretch cannot be foretold from before it.
         foretold = np.logical_and.accumulate(plans[index].resolved[start:end])
         foretold &= plans[index].counted[start:end]
@@ -170,14 +170,15 @@ def first_states(
     return np.array(rows)
 
 
-def _channels(run: Run) -> np.ndarray:
+def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
+    """Positions and velocities; NaN where none were measured."""
     velocity = np.full_like(run.position, np.nan) if run.velocity is None else run.velocity
     return np.stack([run.position, velocity], axis=1)
 
 
 def _local_state(run: Run, at: int, low: int, high: int) -> np.ndarray:
     t = run.time[low:high] - run.time[at]
-    values = _channels(run)[low:high].reshape(high - low, 2, -1)
+    values = channels(run)[low:high].reshape(high - low, 2, -1)
     position, velocity = [], []
     for c in range(values.shape[2]):
         rows = [
