@@ -1,7 +1,10 @@
 """Time-stepping schemes, one per file. They take functions, not systems."""
 
+from carom.integrators.base import Friction
 from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_half_grid, to_sample_grid
 from carom.integrators.contact_times import DECIDED_BY_GAP, EXCLUDED, SCHEDULED
+from carom.integrators.event_driven import event_driven_motion
+from carom.integrators.events import EventReport, ReportKind
 from carom.integrators.rollout import consecutive, prepend, rollout
 from carom.integrators.stormer_verlet import stormer_verlet_step
 from carom.integrators.time_of_impact import ImpactReport, time_of_impact_step
@@ -12,9 +15,13 @@ __all__ = [
     "EXCLUDED",
     "SCHEDULED",
     "ContactReport",
+    "EventReport",
+    "Friction",
     "ImpactReport",
+    "ReportKind",
     "cd_lagrange_step",
     "consecutive",
+    "event_driven_motion",
     "prepend",
     "rollout",
     "stormer_verlet_step",

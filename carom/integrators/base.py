@@ -19,3 +19,5 @@ Impulse = Callable[
 """λ from G, M, V_{n+1/2}, V^S and the touching candidates, and whether it solves the contact problem."""
 Project = Callable[[Coordinates, PerContact], Coordinates]
 """Positions with the overlap of touching candidates removed."""
+Friction = Callable[[Jacobian, Coordinates, PerContact], Coordinates]
+"""Velocities after friction, from G, the velocities before it and the impulses λ."""

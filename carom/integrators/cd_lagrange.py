@@ -13,8 +13,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from carom.integrators.base import Detect, Force, Impulse, Project
-from carom.mechanics import AbstractInertia, Surfaces, generalised_impulse, restitution_impulse
+from carom.integrators.base import Detect, Force, Friction, Impulse, Project
+from carom.mechanics import (
+    AbstractInertia,
+    Surfaces,
+    contact_signs,
+    generalised_impulse,
+    restitution_impulse,
+)
 from carom.types import PerContact, Scalar, State
 
 
@@ -36,6 +42,7 @@ def cd_lagrange_step(
     detect: Detect,
     impulse: Impulse,
     project: Project,
+    friction: Friction | None = None,
 ) -> tuple[State, ContactReport]:
     """Advance (Q_n, V_{n+1/2}) to (Q_{n+1}, V_{n+3/2}); also reports the impulses λ.
 
@@ -49,7 +56,10 @@ def cd_lagrange_step(
     G = geometry.jacobian(Q)
     V_smooth = V + h * inertia.solve(force(Q, V))
     λ, resolved = impulse(G, inertia, V, V_smooth, touching)
-    return State(Q, V_smooth + inertia.solve(generalised_impulse(G, λ))), ContactReport(λ, resolved)
+    V = V_smooth + inertia.solve(generalised_impulse(G, λ))
+    if friction is not None:
+        V = friction(G, V, λ)
+    return State(Q, V), ContactReport(λ, resolved)
 
 
 def to_half_grid(state: State, step_size: Scalar, *, inertia: AbstractInertia, force: Force) -> State:
@@ -68,15 +78,20 @@ def to_sample_grid(
     inertia: AbstractInertia,
     geometry: Surfaces,
     touching: PerContact,
+    rough: bool = False,
 ) -> State:
     """Half kick back at the end of a step: v_n = V_{n+1/2} − ½ (V_{n+1/2} − V_{n−1/2}).
 
     Without contact that is V_{n+1/2} − (h/2) M⁻¹ F(q_n), at no further evaluation of the force. Along the
     normal of a touching contact there is no kick to take back, since the step replaced the smooth change
-    there; a ball at rest on the floor then reads out as v = 0, and one that bounced as −e V_{n−1/2}.
+    there; a ball at rest on the floor then reads out as v = 0, and one that bounced as −e V_{n−1/2}. On
+    `rough` surfaces friction has replaced the change across the normal too: touching bodies have no kick.
     """
     kick = 0.5 * (after.velocity - before.velocity)
-    if geometry.candidates:
+    if geometry.candidates and rough:
+        joins = jnp.asarray(contact_signs(geometry.candidates, len(kick)) != 0)
+        kick = jnp.where(jnp.any(joins & (touching > 0)[:, None], axis=0)[:, None], 0, kick)
+    elif geometry.candidates:
         G = geometry.jacobian(after.position)
         nothing, plastic = jnp.zeros_like(kick), jnp.zeros_like(touching)
         λ = restitution_impulse(G, inertia, nothing, kick, restitution=plastic, active=touching)

@@ -3,6 +3,8 @@
 A schedule may say of each contact that it happens in this step, or that it does not.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -14,6 +16,7 @@ from carom.types import Coordinates, PerContact, Scalar, State
 DECIDED_BY_GAP, SCHEDULED, EXCLUDED = 0, 1, -1
 """What a schedule says of a contact in a step."""
 Schedule = Int[Array, "contacts"]
+Times = Float[Array, "*any"]
 
 
 def contact_times(
@@ -54,30 +57,9 @@ def contact_times(
         return jax.vmap(lambda t, j: jax.jvp(fixed_gap_at, (t,), (jnp.ones_like(t),))[1][j])(times, contacts)
 
     end = jnp.broadcast_to(limit, initial.shape)
-    closes = (schedule == DECIDED_BY_GAP) & ~resting & (gaps_at(end) < 0) & (limit > 0)
-    tolerance = 4 * jnp.finfo(initial.dtype).eps
-    iterations = 3 + jnp.finfo(initial.dtype).nmant
-
-    def refine(search):
-        # Newton on g(τ)/τ, kept inside the bracket: dividing by τ removes the root at the start that a step
-        # which begins on the surface has, and leaves the sign positive before contact, negative after.
-        count, low, high, time, _ = search
-        gap = gaps_at(time)
-        low, high = jnp.where(gap > 0, time, low), jnp.where(gap > 0, high, time)
-        slope = rates_at(time) - gap / time
-        newton = time - gap / jnp.where(slope == 0, 1, slope)
-        inside = (newton >= low) & (newton <= high) & (newton > 0)
-        better = jnp.where(inside, newton, 0.5 * (low + high))
-        return count + 1, low, high, better, jnp.abs(better - time) <= tolerance * end
-
-    def unfinished(search):
-        return (search[0] < iterations) & jnp.any(closes & ~search[-1])
-
-    opening = jnp.maximum(initial, 0)
-    chord = opening / jnp.where(closes, opening - gaps_at(end), 1)
-    guess = jnp.where(closes & (chord > 0), chord, 0.5) * jnp.where(limit > 0, end, 1)
-    search = 0, jnp.zeros_like(end), end, guess, jnp.zeros(end.shape, bool)
-    root = lax.while_loop(unfinished, refine, search)[3]
+    bracket = first_dip(gaps_at, rates_at, end)
+    closes = (schedule == DECIDED_BY_GAP) & ~resting & (gaps_at(bracket) < 0) & (limit > 0)
+    root = bracketed_root(gaps_at, rates_at, jnp.maximum(initial, 0), bracket, closes)
 
     low_end, high_end = end - 2 * step_size, end + step_size
 
@@ -115,12 +97,12 @@ def affine_contact_times(
     # What an impact just made has left of its overlap is no distance to fall.
     gap = gap - jnp.where(scheduled, 0, jnp.minimum(lax.stop_gradient(gap), 0))
     limit, g, u, a = lax.stop_gradient((remaining, gap, rate, pull))
-    closes = (schedule == DECIDED_BY_GAP) & ~resting & (g + limit * (u + 0.5 * limit * a) < 0) & (limit > 0)
+    # Where the gap is least: at the end, or where a pull away from the surface turns it around before.
+    lowest = jnp.where((a > 0) & (u < 0), jnp.minimum(limit, -u / jnp.where(a > 0, a, 1)), limit)
+    closes = (g + lowest * (u + 0.5 * lowest * a) < 0) & (limit > 0)
+    closes = closes & (schedule == DECIDED_BY_GAP) & ~resting
     due = closes | scheduled
-    # The root at which the gap closes, where its rate is −√(u² − 2ag); each form is free of cancellation.
-    speed = jnp.sqrt(jnp.maximum(u**2 - 2 * a * g, 0))
-    falling, rising = speed - u, jnp.where(a < 0, -a, 1)
-    root = jnp.where(u > 0, (u + speed) / rising, 2 * g / jnp.where(falling > 0, falling, 1))
+    root = closing_time(g, u, a)
     low, high = limit - 2 * step_size, limit + step_size
     root = jnp.where(
         due, jnp.clip(root, jnp.where(scheduled, low, 0), jnp.where(scheduled, high, jnp.abs(limit))), 0
@@ -131,6 +113,73 @@ def affine_contact_times(
     time = root - (gap + root * (rate + 0.5 * root * pull)) / slope
     time = jnp.where(scheduled, jnp.clip(time, low, high), time)
     return jnp.where(due, time, jnp.inf), due & (rate_there > -grazing_speed)
+
+
+def closing_time(
+    gap: Float[Array, "*any"], rate: Float[Array, "*any"], pull: Float[Array, "*any"]
+) -> Float[Array, "*any"]:
+    """When gap + rate τ + ½ pull τ² falls through 0; meaningless where it never does.
+
+    Its rate there is −√(rate² − 2 pull gap); each form is free of cancellation.
+    """
+    speed = jnp.sqrt(jnp.maximum(rate**2 - 2 * pull * gap, 0))
+    falling, rising = speed - rate, jnp.where(pull < 0, -pull, 1)
+    return jnp.where(rate > 0, (rate + speed) / rising, 2 * gap / jnp.where(falling > 0, falling, 1))
+
+
+def bracketed_root(
+    gaps_at: Callable[[Times], Times],
+    rates_at: Callable[[Times], Times],
+    opening: Times,
+    end: Times,
+    closes: Bool[Array, "*any"],
+) -> Times:
+    """Where each gap falls through 0 between 0 and its `end`, to rounding; of use where it `closes`.
+
+    Arguments:
+        gaps_at: the gap of every contact, each at a time of its own.
+        rates_at: the same for the rates of the gaps.
+        opening: the gaps at time 0, none negative.
+        end: a time at which the gaps that close are negative.
+        closes: which gaps are to be solved; no time is spent where there is none.
+    """
+    tolerance = 4 * jnp.finfo(opening.dtype).eps
+    iterations = 3 + jnp.finfo(opening.dtype).nmant
+
+    def refine(search):
+        # Newton on g(τ)/τ, kept inside the bracket: dividing by τ removes the root at the start that a step
+        # which begins on the surface has, and leaves the sign positive before contact, negative after.
+        count, low, high, time, _ = search
+        gap = gaps_at(time)
+        low, high = jnp.where(gap > 0, time, low), jnp.where(gap > 0, high, time)
+        slope = rates_at(time) - gap / time
+        newton = time - gap / jnp.where(slope == 0, 1, slope)
+        inside = (newton >= low) & (newton <= high) & (newton > 0)
+        better = jnp.where(inside, newton, 0.5 * (low + high))
+        return count + 1, low, high, better, jnp.abs(better - time) <= tolerance * end
+
+    def unfinished(search):
+        return (search[0] < iterations) & jnp.any(closes & ~search[-1])
+
+    chord = opening / jnp.where(closes, opening - gaps_at(end), 1)
+    guess = jnp.where(closes & (chord > 0), chord, 0.5) * jnp.where(end > 0, end, 1)
+    search = 0, jnp.zeros_like(end), end, guess, jnp.zeros(end.shape, bool)
+    return lax.while_loop(unfinished, refine, search)[3]
+
+
+def first_dip(gaps_at: Callable[[Times], Times], rates_at: Callable[[Times], Times], end: Times) -> Times:
+    """Where a gap that closes at first and opens at the end is about least, by two secants; else the end."""
+    low, falling, rising = jnp.zeros_like(end), rates_at(jnp.zeros_like(end)), rates_at(end)
+    dips = (falling < 0) & (rising > 0)
+    high = dip = end
+    for _ in range(2):
+        middle = low + (high - low) * falling / jnp.where(dips, falling - rising, 1)
+        rate = rates_at(jnp.where(dips, middle, end))
+        below = rate < 0
+        low, falling = jnp.where(below, middle, low), jnp.where(below, rate, falling)
+        high, rising = jnp.where(below, high, middle), jnp.where(below, rising, rate)
+        dip = jnp.where(below, low, high)
+    return jnp.where(dips & (gaps_at(jnp.where(dips, dip, end)) < 0), dip, end)
 
 
 def _fixed(geometry: Surfaces) -> Surfaces:

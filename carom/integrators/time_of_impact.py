@@ -10,13 +10,13 @@ place where the path meets the surface even if that lies a little before or afte
 is a smooth function of its parameters as long as the schedule stays the same.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from carom.errors import InputError
 from carom.integrators.base import ConservativeForce
 from carom.integrators.contact_times import (
     DECIDED_BY_GAP,
@@ -26,13 +26,24 @@ from carom.integrators.contact_times import (
     affine_contact_times,
     contact_times,
 )
+from carom.integrators.resting import (
+    Mechanics,
+    RestitutionLaw,
+    held_acceleration,
+    slip_end,
+    stopping_impulses,
+)
 from carom.mechanics import (
     AbstractInertia,
+    Masses,
     Surfaces,
-    complementary_impulse,
     contact_compliance,
     contact_rate,
+    contact_signs,
+    friction_impulses,
     generalised_impulse,
+    length,
+    removed_slip,
 )
 from carom.types import Coordinates, PerContact, Scalar, State
 
@@ -48,24 +59,6 @@ class ImpactReport(NamedTuple):
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     instant: PerContact
     """When each scheduled impact took place, as a share of the step; ½ for the other contacts."""
-
-
-RestitutionLaw = Callable[[PerContact], PerContact]
-
-
-class _Mechanics(NamedTuple):
-    """What does not change within a step."""
-
-    inertia: AbstractInertia
-    force: ConservativeForce
-    geometry: Surfaces
-    restitution: RestitutionLaw
-    grazing_speed: float
-    rest_speed: float
-
-    def acceleration(self, position: Coordinates) -> Coordinates:
-        """M⁻¹F, what moves the bodies where no surface holds them."""
-        return self.inertia.solve(self.force(position))
 
 
 class _Progress(NamedTuple):
@@ -86,6 +79,7 @@ def time_of_impact_step(
     force: ConservativeForce,
     geometry: Surfaces,
     restitution: PerContact | RestitutionLaw,
+    friction: PerContact | None = None,
     max_impacts: int = 8,
     grazing_speed: float = 1e-3,
     rest_speed: float = 1e-9,
@@ -95,6 +89,7 @@ def time_of_impact_step(
 
     Arguments:
         restitution: e of every contact, or a law that gives it from the rates of the gaps just before.
+        friction: μ of every contact, for bodies with masses; None for smooth surfaces.
         max_impacts: impacts resolved within one step. A ball that bounces ever faster (e < 1) exceeds any
             number; it then comes to rest on the surface, and the report says `exhausted`.
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
@@ -112,7 +107,14 @@ def time_of_impact_step(
         schedule = jnp.zeros(quiet.shape, int)
     resting = resting & (schedule == DECIDED_BY_GAP)
     law = restitution if callable(restitution) else lambda rate: restitution
-    mechanics = _Mechanics(inertia, force, geometry, law, grazing_speed, rest_speed)
+    if friction is not None and not isinstance(inertia, Masses):
+        raise InputError(
+            "Friction needs one mass per body: with a full inertia matrix no law for it is known."
+        )
+    signs = contact_signs(geometry.candidates, len(state.position))
+    mechanics = Mechanics(
+        inertia, force, geometry, law, friction, signs, state.position.shape[1], grazing_speed, rest_speed
+    )
     progress = _Progress(
         state,
         mechanics.acceleration(state.position),
@@ -135,63 +137,39 @@ def _gap_tolerance(state: State) -> Float[Array, ""]:
     return 64 * jnp.finfo(state.position.dtype).eps * (1 + jnp.max(jnp.abs(state.position)))
 
 
-def _held(
-    mechanics: _Mechanics,
-    position: Coordinates,
-    acceleration: Coordinates,
-    resting: Bool[Array, "contacts"],
-) -> tuple[Coordinates, PerContact]:
-    """The acceleration with what presses into resting contacts cancelled, and the pull on every gap.
-
-    The pull is what would accelerate the gap if that contact alone let go: the forces, and the reactions of
-    the other contacts (a ball that lies on a ball that lies on the floor).
-    """
-    jacobian = mechanics.geometry.jacobian(position)
-    compliance = contact_compliance(mechanics.inertia, jacobian)
-    pull = contact_rate(jacobian, acceleration)
-    reaction = _stop(mechanics, compliance, pull, resting)
-    pull = pull + compliance @ reaction - jnp.diagonal(compliance) * reaction
-    return acceleration + mechanics.inertia.solve(generalised_impulse(jacobian, reaction)), pull
-
-
-def _stop(
-    mechanics: _Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
-) -> PerContact:
-    """The least impulses that keep the touching contacts from closing."""
-    nothing = jnp.zeros_like(rate)
-    geometry = mechanics.geometry
-    sweeps = 2 * len(geometry.candidates) if geometry.coupled else 1
-    return complementary_impulse(compliance, rate, nothing, target=nothing, touching=touching, sweeps=sweeps)[
-        0
-    ]
-
-
-def _spend_the_rest(mechanics: _Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
+def _spend_the_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
     """Let the time left when the bound on impacts was hit pass at rest on every surface in the way."""
     state, acceleration, remaining, resting, schedule, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
-    steady, _ = _held(mechanics, state.position, acceleration, resting)
+    steady, _ = held_acceleration(mechanics, state.position, acceleration, resting)
     heading = state.position + remaining * state.velocity + 0.5 * remaining**2 * steady
     blocked = geometry.gap(heading) < jnp.minimum(geometry.gap(state.position), 0)
     held = (resting | (blocked & (schedule == DECIDED_BY_GAP))) & (remaining > 0)
     jacobian = geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
-    stop = _stop(mechanics, contact_compliance(inertia, jacobian), rate, held)
+    compliance = contact_compliance(inertia, jacobian)
+    stop = stopping_impulses(mechanics, compliance, rate, held)
     velocity = state.velocity + inertia.solve(generalised_impulse(jacobian, stop))
-    here, _ = _held(mechanics, state.position, acceleration, held)
+    if mechanics.friction is not None and len(held):
+        # All that friction can do in the time left, at once: slip may end, but never turn around.
+        contacts = mechanics.rough(jacobian)
+        reaction = stopping_impulses(mechanics, compliance, contact_rate(jacobian, acceleration), held)
+        braking = friction_impulses(contacts, velocity, stop + remaining * reaction)
+        velocity = velocity + inertia.solve(contacts.momentum(braking))
+    here, _ = held_acceleration(mechanics, state.position, acceleration, held)
     position = state.position + remaining * velocity + 0.5 * remaining**2 * here
-    there, _ = _held(mechanics, position, mechanics.acceleration(position), held)
+    there, _ = held_acceleration(mechanics, position, mechanics.acceleration(position), held)
     final = State(position, velocity + 0.5 * remaining * (here + there))
     return final, report._replace(contact=report.contact | held)
 
 
 def _advance_to_impact(
-    mechanics: _Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
+    mechanics: Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
 ) -> _Progress:
     """Glide to the earliest impact in the remaining time, or to its end, and apply that impact."""
     state, acceleration, remaining, resting, schedule, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
-    here, _ = _held(mechanics, state.position, acceleration, resting)
+    here, _ = held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
 
     search = affine_contact_times if geometry.affine else contact_times
     times, grazing = search(
@@ -208,12 +186,14 @@ def _advance_to_impact(
     waits = grazing & (schedule == SCHEDULED)
     times = jnp.where(waits & jnp.any((times < jnp.inf) & ~waits), jnp.inf, times)
     hit = jnp.argmin(times) if len(times) else jnp.zeros((), int)
-    due = jnp.min(times, initial=jnp.inf) < jnp.inf
-    duration = jnp.where(due, jnp.min(times, initial=jnp.inf), remaining)
+    first = jnp.min(times, initial=jnp.inf)
+    halt = slip_end(mechanics, state, here, resting)
+    due = (first < jnp.inf) & (first <= halt)
+    duration = jnp.where(due, first, jnp.minimum(halt, remaining))
     # Velocity Verlet over the duration, resting contacts held.
     position = state.position + duration * state.velocity + 0.5 * duration**2 * here
     arrived = mechanics.acceleration(position)
-    there, pull = _held(mechanics, position, arrived, resting)
+    there, pull = held_acceleration(mechanics, position, arrived, resting, state.velocity)
     before = state.velocity + 0.5 * duration * (here + there)
 
     struck = due & (jnp.arange(len(resting)) == hit)
@@ -223,6 +203,12 @@ def _advance_to_impact(
     rebound = jnp.where(last | (rebound <= mechanics.rest_speed), 0, rebound)
     impulse = jnp.where(struck, (rebound - rate) / jnp.diagonal(contact_compliance(inertia, jacobian)), 0)
     velocity = before + inertia.solve(generalised_impulse(jacobian, impulse))
+    if mechanics.friction is not None and len(struck):
+        contacts = mechanics.rough(jacobian)
+        slip, compliance = contacts.across(contacts.relative(before)), jnp.diagonal(contacts.mobility)
+        share = removed_slip(length(slip), impulse, friction=mechanics.friction, compliance=compliance)
+        braking = -jnp.where(struck, share / compliance, 0)[:, None] * slip
+        velocity = velocity + inertia.solve(contacts.momentum(braking))
 
     rest_speed = mechanics.rest_speed
     still_resting = resting & (pull <= 0) & (jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed)

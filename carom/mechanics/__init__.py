@@ -1,16 +1,28 @@
 """Pure formulae: inertia, contact operators, impact, projection, energy."""
 
+from carom.mechanics.balls import Balls
 from carom.mechanics.contact import (
     Candidate,
     ContactGeometry,
     Pair,
+    Plane,
     Surfaces,
     Wall,
     chain,
+    contact_normals,
     contact_rate,
+    contact_signs,
     generalised_impulse,
 )
 from carom.mechanics.energy import kinetic_energy, total_momentum
+from carom.mechanics.friction import (
+    Frictional,
+    friction_impulses,
+    frictional,
+    holding_forces,
+    length,
+    removed_slip,
+)
 from carom.mechanics.impact import complementary_impulse, restitution_impulse, unilateral_impulse
 from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
 from carom.mechanics.projection import (
@@ -23,11 +35,14 @@ from carom.mechanics.scene import Scene
 
 __all__ = [
     "AbstractInertia",
+    "Balls",
     "Candidate",
     "ContactGeometry",
+    "Frictional",
     "InertiaMatrix",
     "Masses",
     "Pair",
+    "Plane",
     "Projection",
     "Scene",
     "Surfaces",
@@ -35,12 +50,19 @@ __all__ = [
     "chain",
     "complementary_impulse",
     "contact_compliance",
+    "contact_normals",
     "contact_rate",
+    "contact_signs",
+    "friction_impulses",
+    "frictional",
     "generalised_impulse",
+    "holding_forces",
     "inverse_mass_projection",
     "kinetic_energy",
+    "length",
     "project_overlap",
     "reference_point_projection",
+    "removed_slip",
     "restitution_impulse",
     "total_momentum",
     "unilateral_impulse",

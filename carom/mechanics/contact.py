@@ -15,18 +15,31 @@ from jaxtyping import Array, Float
 from carom.errors import InputError
 from carom.types import Coordinates, Jacobian, PerContact
 
+Plane = tuple[tuple[float, ...], float]
+"""Normal n of length 1 and offset: what lies behind it has n·q < offset."""
+
 
 @dataclass(frozen=True)
 class Wall:
-    """A body against a fixed plane: g = n·q − offset, with n pointing from the wall to the body."""
+    """A body against a fixed plane: g = n·q − offset, with n pointing from the wall to the body.
+
+    A wall with `edges` ends there: it is the solid that lies behind its own plane and behind that of every
+    edge, and g = max (n·q − offset) over these planes (a step of a flight of stairs has one edge).
+    """
 
     body: int
     normal: tuple[float, ...]
     offset: float = 0.0
+    edges: tuple[Plane, ...] = ()
 
     @property
     def bodies(self) -> tuple[int, ...]:
         return (self.body,)
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """The wall's own plane, then those of its edges."""
+        return ((self.normal, self.offset), *self.edges)
 
 
 @dataclass(frozen=True)
@@ -87,10 +100,10 @@ class ContactGeometry:
                 raise InputError(f"{candidate} names a body that is not among 0…{self.bodies - 1}.")
             if isinstance(candidate, Pair) and candidate.first == candidate.second:
                 raise InputError(f"{candidate} pairs a body with itself.")
-            if isinstance(candidate, Wall):
-                if len(candidate.normal) != self.dimension:
+            for normal, _ in candidate.planes if isinstance(candidate, Wall) else ():
+                if len(normal) != self.dimension:
                     raise InputError(f"{candidate} needs a normal with {self.dimension} components.")
-                if abs(np.linalg.norm(candidate.normal) - 1) > 1e-6:
+                if abs(np.linalg.norm(normal) - 1) > 1e-6:
                     raise InputError(f"{candidate} needs a normal of length 1.")
         # Walls first: gaps are computed kind by kind and concatenated.
         if self.candidates != self.walls + self.pairs:
@@ -120,7 +133,7 @@ class ContactGeometry:
     @property
     def affine(self) -> bool:
         """Whether all gaps are affine functions of the position: planes, or bodies on a line."""
-        return self.dimension == 1 or not self.pairs
+        return (self.dimension == 1 or not self.pairs) and not any(wall.edges for wall in self.walls)
 
     @property
     def body_pairs(self) -> np.ndarray:
@@ -135,7 +148,9 @@ class ContactGeometry:
         """G = ∂g/∂Q."""
         rows = jnp.zeros((len(self.candidates), self.bodies, self.dimension), position.dtype)
         for row, wall in enumerate(self.walls):
-            rows = rows.at[row, wall.body].set(jnp.asarray(wall.normal, position.dtype))
+            normals = jnp.asarray([normal for normal, _ in wall.planes], position.dtype)
+            outermost = jnp.argmax(_plane_gaps(wall, position)) if wall.edges else 0
+            rows = rows.at[row, wall.body].set(normals[outermost])
         for row, pair in enumerate(self.pairs, start=len(self.walls)):
             difference = position[pair.first] - position[pair.second]
             unit = jnp.ones_like(difference)
@@ -150,7 +165,11 @@ class ContactGeometry:
         body = np.array([w.body for w in self.walls])
         normal = jnp.asarray([w.normal for w in self.walls], position.dtype)
         offset = jnp.asarray([w.offset for w in self.walls], position.dtype)
-        return jnp.sum(normal * position[body], axis=1) - offset
+        gap = jnp.sum(normal * position[body], axis=1) - offset
+        for row, wall in enumerate(self.walls):
+            if wall.edges:
+                gap = gap.at[row].set(jnp.max(_plane_gaps(wall, position)))
+        return gap
 
     def _pair_gaps(self, position: Coordinates) -> Float[Array, "pairs"]:
         if not self.pairs:
@@ -163,9 +182,31 @@ class ContactGeometry:
         return distance - offset
 
 
+def _plane_gaps(wall: Wall, position: Coordinates) -> Float[Array, "planes"]:
+    normals, offsets = zip(*wall.planes, strict=True)
+    place = position[wall.body]
+    return jnp.asarray(normals, place.dtype) @ place - jnp.asarray(offsets, place.dtype)
+
+
 def chain(bodies: int) -> tuple[Pair, ...]:
     """Neighbouring pairs of point bodies on a line, the greatest coordinate first (Newton's cradle)."""
     return tuple(Pair(first, second) for first, second in pairwise(range(bodies)))
+
+
+def contact_signs(candidates: tuple[Candidate, ...], bodies: int) -> np.ndarray:
+    """(contacts, bodies): +1 at the first body of a candidate and −1 at the second; a wall has no second.
+
+    Its product with velocities is the relative velocity w of every contact as a vector; u = n·w.
+    """
+    signs = np.zeros((len(candidates), bodies))
+    for row, candidate in enumerate(candidates):
+        signs[row, list(candidate.bodies)] = (1.0, -1.0)[: len(candidate.bodies)]
+    return signs
+
+
+def contact_normals(jacobian: Jacobian, signs: np.ndarray) -> Float[Array, "contacts dimension"]:
+    """n of every contact: what its row of G holds at the first body."""
+    return jnp.einsum("ckd,ck->cd", jacobian, jnp.asarray(np.maximum(signs, 0), jacobian.dtype))
 
 
 def contact_rate(jacobian: Jacobian, velocity: Coordinates) -> PerContact:

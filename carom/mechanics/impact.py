@@ -112,11 +112,13 @@ def complementary_impulse(
     target: PerContact,
     touching: Bool[Array, "contacts"],
     sweeps: int,
+    capacity: int | None = None,
 ) -> tuple[PerContact, Bool[Array, ""]]:
     """0 ≤ λ ⟂ smooth_rate + S λ − target ≥ 0 over the touching contacts, and whether it was solved.
 
     Projected Gauss–Seidel from `start` finds out which contacts push. It converges slowly where contacts act
     strongly on each other, so their λ then follow from one linear solve, where that solves the problem.
+    `capacity` is how many contacts can touch at once, where that is less than all: the rest are left out.
     """
     contacts = len(target)
     if contacts == 0:
@@ -125,11 +127,25 @@ def complementary_impulse(
     if sweeps == 1:
         # Contacts that do not act on each other are solved one by one.
         return jnp.where(touching, jnp.maximum(missing / jnp.diagonal(compliance), 0), 0), jnp.ones((), bool)
+    if capacity is not None and capacity < contacts:
+        chosen = lax.top_k(touching.astype(int), capacity)[1]
+        impulse, solved = _complementary(
+            compliance[chosen][:, chosen], missing[chosen], start[chosen], touching[chosen], sweeps
+        )
+        impulse = jnp.zeros_like(start).at[chosen].set(impulse)
+        return impulse, solved & (jnp.sum(touching) <= capacity)
+    return _complementary(compliance, missing, start, touching, sweeps)
 
-    def visit(index, impulse):
-        j = index % contacts
-        pushed = jnp.maximum(impulse[j] + (missing[j] - compliance[j] @ impulse) / compliance[j, j], 0)
-        return impulse.at[j].set(jnp.where(touching[j], pushed, 0))
+
+def _complementary(
+    compliance: Float[Array, "contacts contacts"],
+    missing: PerContact,
+    start: PerContact,
+    touching: Bool[Array, "contacts"],
+    sweeps: int,
+) -> tuple[PerContact, Bool[Array, ""]]:
+    """0 ≤ λ ⟂ S λ − missing ≥ 0 over the touching contacts."""
+    contacts = len(missing)
 
     def solves(impulse):
         size = jnp.max(jnp.abs(compliance) @ jnp.abs(impulse) + jnp.abs(missing), initial=0.0)
@@ -137,9 +153,7 @@ def complementary_impulse(
         holds = (impulse >= 0) & (excess >= -1e-6 * size) & ((impulse == 0) | (excess <= 1e-6 * size))
         return jnp.all(~touching | holds)
 
-    swept = lax.fori_loop(0, sweeps * contacts, visit, start)
-    if contacts <= 1:
-        return swept, solves(swept)
+    swept = _swept(*lax.stop_gradient((compliance, missing, start)), touching, sweeps)
     pushing = swept > 0
     identity = jnp.eye(contacts, dtype=compliance.dtype)
     block = jnp.where(jnp.outer(pushing, pushing), compliance, identity)
@@ -149,3 +163,22 @@ def complementary_impulse(
     exact = jnp.linalg.solve(jnp.where(usable, block, identity), wanted)
     impulse = jnp.where(usable, exact, swept)
     return impulse, solves(impulse)
+
+
+def _swept(compliance, missing, start, touching, sweeps: int) -> PerContact:
+    """Projected Gauss–Seidel until nothing changes, not at all where nothing touches."""
+
+    def visit(j, impulse):
+        pushed = jnp.maximum(impulse[j] + (missing[j] - compliance[j] @ impulse) / compliance[j, j], 0)
+        return impulse.at[j].set(jnp.where(touching[j], pushed, 0))
+
+    def sweep(carry):
+        count, impulse, _ = carry
+        after = lax.fori_loop(0, len(missing), visit, impulse)
+        size = jnp.finfo(after.dtype).eps * jnp.max(jnp.abs(after), initial=0.0)
+        return count + 1, after, jnp.max(jnp.abs(after - impulse), initial=0.0) > size
+
+    def unsettled(carry):
+        return (carry[0] < sweeps) & carry[2]
+
+    return lax.while_loop(unsettled, sweep, (0, jnp.where(touching, start, 0), jnp.any(touching)))[1]

@@ -22,6 +22,7 @@ class Scene:
         candidates: where contacts may happen, walls before pairs.
         masses: one per body; all 1 by default (only ratios matter for the motion).
         restitution: e in [0, 1] for every candidate.
+        friction: Coulomb's μ ≥ 0 for every candidate.
         velocity_grid: whether recorded velocities are used as half-step velocities as they are ("sample"),
             or converted by half kicks ("half"), which is second order on physical data.
         projection: what removes overlap at body–body contacts.
@@ -39,6 +40,7 @@ class Scene:
     candidates: tuple[Candidate, ...] = ()
     masses: tuple[float, ...] = ()
     restitution: float = 1.0
+    friction: float = 0.0
     velocity_grid: VelocityGrid = "half"
     projection: Projection = "none"
     reference: tuple[tuple[float, ...], ...] = ()
@@ -54,6 +56,8 @@ class Scene:
             raise InputError(f"Masses must be positive, but they are {self.masses}.")
         if not 0 <= self.restitution <= 1:
             raise InputError(f"Restitution must lie between 0 and 1, but it is {self.restitution}.")
+        if not 0 <= self.friction < np.inf:
+            raise InputError(f"Friction must be at least 0, but it is {self.friction}.")
         require_choice("velocity_grid", self.velocity_grid, VelocityGrid)
         require_choice("projection", self.projection, Projection)
         if self.projection == "reference_point" and (

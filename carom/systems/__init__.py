@@ -1,27 +1,40 @@
 """True mechanics: systems that know their energy, their contacts and their exact motion."""
 
+from carom.systems.ball_box import BallBox
+from carom.systems.balls import AbstractBalls, Motions
 from carom.systems.base import AbstractSystem
 from carom.systems.bent_ball import BentBall
+from carom.systems.billiards import Billiards
 from carom.systems.bouncing_ball import BouncingBall
-from carom.systems.engines import Engine, engine_trajectory
+from carom.systems.engine_parts import Engine
+from carom.systems.engines import engine_trajectory
 from carom.systems.newtons_cradle import NewtonsCradle
 from carom.systems.pendulum import Pendulum
+from carom.systems.stairs import Stairs
 
 SYSTEMS: dict[str, type[AbstractSystem]] = {
     "ball": BouncingBall,
     "bent-ball": BentBall,
+    "billiards": Billiards,
+    "box": BallBox,
     "cradle": NewtonsCradle,
     "pendulum": Pendulum,
+    "stairs": Stairs,
 }
 """Systems by the name that the command line uses."""
 
 __all__ = [
     "SYSTEMS",
+    "AbstractBalls",
     "AbstractSystem",
+    "BallBox",
     "BentBall",
+    "Billiards",
     "BouncingBall",
     "Engine",
+    "Motions",
     "NewtonsCradle",
     "Pendulum",
+    "Stairs",
     "engine_trajectory",
 ]

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from carom.errors import InputError
 from carom.integrators import (
+    Friction,
     cd_lagrange_step,
     consecutive,
     prepend,
@@ -25,6 +26,9 @@ from carom.mechanics import (
     Masses,
     Projection,
     Scene,
+    contact_signs,
+    friction_impulses,
+    frictional,
     kinetic_energy,
     project_overlap,
     unilateral_impulse,
@@ -62,6 +66,11 @@ class AbstractSystem(eqx.Module):
         """Where the bodies of a pair meet, for the projection "reference_point"; 0 by default."""
         return ((0.0,) * self.geometry.dimension,) * self.geometry.bodies
 
+    @property
+    def contact_friction(self) -> Scalar | None:
+        """μ of every contact; None for smooth surfaces, the default."""
+        return None
+
     @abstractmethod
     def potential(self, position: Coordinates) -> Float[Array, ""]:
         """U(q)."""
@@ -78,6 +87,7 @@ class AbstractSystem(eqx.Module):
             candidates=self.geometry.candidates,
             masses=tuple(float(mass) for mass in self.masses),
             restitution=self.restitution,
+            friction=0.0 if self.contact_friction is None else float(self.contact_friction),
             velocity_grid=velocity_grid,
             projection=projection,
             reference=self.reference if projection == "reference_point" else (),
@@ -115,7 +125,7 @@ class AbstractSystem(eqx.Module):
         with jax.enable_x64(True):
             states, report = _scheme(
                 _traced(self),
-                _float64(start),
+                float64_state(start),
                 steps,
                 jnp.asarray(step_size, float),
                 velocity_grid=velocity_grid,
@@ -133,7 +143,7 @@ class AbstractSystem(eqx.Module):
             raise InputError("The constraint-exact step knows no damping; use `exact` or `scheme`.")
         with jax.enable_x64(True):
             states, contact = _constraint_exact(
-                _traced(self), _float64(start), steps, jnp.asarray(step_size, float)
+                _traced(self), float64_state(start), steps, jnp.asarray(step_size, float)
             )
         return _trajectory(states, contact, steps, step_size)
 
@@ -143,6 +153,7 @@ class AbstractSystem(eqx.Module):
 def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_grid, projection):
     geometry, inertia = system.geometry, system.inertia()
     restitution = jnp.full((len(geometry.candidates),), system.restitution)
+    friction = _friction(system)
 
     def impulse(jacobian, inertia, before, smooth, touching):
         return unilateral_impulse(
@@ -167,6 +178,7 @@ def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_gri
             project=lambda position, touching: project_overlap(
                 projection, geometry, inertia, position, touching, reference=system.reference
             ),
+            friction=friction,
         )
 
     if velocity_grid == "sample":
@@ -175,16 +187,40 @@ def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_gri
     states, report = rollout(step, to_half_grid(start, h, inertia=inertia, force=system.force), steps=steps)
     samples = jax.vmap(
         lambda before, after, touching: to_sample_grid(
-            before, after, inertia=inertia, geometry=geometry, touching=touching
+            before,
+            after,
+            inertia=inertia,
+            geometry=geometry,
+            touching=touching,
+            rough=friction is not None,
         )
     )(*consecutive(states), jnp.sign(report.impulse))
     return prepend(start, samples), report
+
+
+def _friction(system: AbstractSystem) -> Friction | None:
+    """The last part of the CD-Lagrange step of a system with friction."""
+    if system.contact_friction is None:
+        return None
+    geometry, inertia = system.geometry, system.inertia()
+    signs = contact_signs(geometry.candidates, geometry.bodies)
+    coefficient = jnp.full((len(geometry.candidates),), system.contact_friction)
+
+    def brake(jacobian, velocity, impulse):
+        contacts = frictional(jacobian, inertia, signs, friction=coefficient)
+        braking = friction_impulses(contacts, velocity, impulse)
+        return velocity + inertia.solve(contacts.momentum(braking))
+
+    return brake
 
 
 @eqx.filter_jit
 def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
     geometry, inertia = system.geometry, system.inertia()
     restitution = jnp.full((len(geometry.candidates),), system.restitution)
+    friction = None
+    if system.contact_friction is not None:
+        friction = jnp.full_like(restitution, system.contact_friction)
 
     def step(state, _):
         return time_of_impact_step(
@@ -194,6 +230,7 @@ def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
             force=lambda position: -jax.grad(system.potential)(position),
             geometry=geometry,
             restitution=restitution,
+            friction=friction,
         )
 
     states, reports = rollout(step, start, steps=steps)
@@ -205,7 +242,8 @@ def _traced(system: AbstractSystem) -> AbstractSystem:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if isinstance(leaf, float) else leaf, system)
 
 
-def _float64(state: State) -> State:
+def float64_state(state: State) -> State:
+    """The state with its arrays in double precision."""
     return State(
         jnp.asarray(np.asarray(state.position, float)), jnp.asarray(np.asarray(state.velocity, float))
     )

@@ -491,6 +491,7 @@ SYSTEM_FILES = [
     wrong("true restitution", "0.9", "true", "[system], restitution", "finite number, not true"),
     wrong("endless restitution", "0.9", f"{10**400}", "[system], restitution", "finite"),
     wrong("restitution in words", "0.9", '"high"', "[system], restitution", '"high"'),
+    wrong("negative friction", "restitution = 0.9", "friction = -0.1", "[system], friction", "at least 0"),
     wrong("velocity grid", '"half"', '"halves"', "[system], velocity_grid", '"sample", "half"', '"halves"'),
     wrong("projection", '"none"', '"mass"', "[system], projection", '"inverse_mass"', '"mass"'),
     wrong("projection of lists", '"none"', "[[]]", "[system], projection", '"inverse_mass"'),
@@ -524,6 +525,9 @@ SYSTEM_FILES = [
     wrong("long normal", "[0.0, 1.0]", "[3.0, 4.0]", "[[wall]] 1, normal", "length 1", "write [0.6, 0.8]"),
     wrong("no normal", "[0.0, 1.0]", "[0.0, 0]", "[[wall]] 1, normal", "length 1"),
     wrong("nan normal", "[0.0, 1.0]", "[0.0, nan]", "[[wall]] 1, normal", "finite"),
+    wrong("edges no list", "offset = 0.0", "edges = 3", "[[wall]] 1, edges", "list of rows"),
+    wrong("edge without offset", "offset = 0.0", "edges = [[1.0, 0.0]]", "[[wall]] 1, edges", "3 numbers"),
+    wrong("long edge", "offset = 0.0", "edges = [[3.0, 4.0, 1.0]]", "[[wall]] 1, edges", "length 1"),
     wrong("infinite offset", "offset = 0.0", "offset = -inf", "[[wall]] 1, offset", "finite"),
     wrong("offset of a wall", "offset = 0.0", "offset = false", "[[wall]] 1, offset", "not false"),
     wrong(

@@ -112,7 +112,9 @@ def test_reading_gives_what_was_written(data: st.DataObject, tmp_path_factory):
     angle = data.draw(st.floats(0, 2 * math.pi))
     normals = [(1.0,), (math.cos(angle), math.sin(angle)), (0.0, 0.6, 0.8)]
     offsets = data.draw(st.lists(finite, max_size=3, unique=True))
-    walls = tuple(Wall(data.draw(st.integers(0, bodies - 1)), normals[dimension - 1], x) for x in offsets)
+    edges = data.draw(st.lists(st.tuples(st.sampled_from([normals[dimension - 1]]), finite), max_size=2))
+    body = st.integers(0, bodies - 1)
+    walls = tuple(Wall(data.draw(body), normals[dimension - 1], x, tuple(edges)) for x in offsets)
     pairs = tuple(Pair(i, i + 1, abs(data.draw(finite))) for i in range(bodies - 1))
     projection = data.draw(st.sampled_from(["none", "inverse_mass", "reference_point"]))
     position = st.tuples(*[finite] * dimension)
@@ -122,6 +124,7 @@ def test_reading_gives_what_was_written(data: st.DataObject, tmp_path_factory):
         candidates=walls + pairs,
         masses=data.draw(st.tuples(*[st.floats(5e-324, 1e308)] * bodies)),
         restitution=data.draw(st.floats(0, 1)),
+        friction=data.draw(st.floats(0, 10)),
         velocity_grid=data.draw(st.sampled_from(["half", "sample"])),
         projection=projection,
         reference=data.draw(st.tuples(*[position] * bodies)) if projection == "reference_point" else (),

@@ -124,7 +124,7 @@ def test_simulate_records_engines(engine):
 
 
 def test_refusals(monkeypatch):
-    with pytest.raises(InputError, match="the ball and the cradle, not Pendulum"):
+    with pytest.raises(InputError, match="balls and the cradle, not Pendulum"):
         engine_trajectory(Pendulum(), DROP, steps=1, step_size=0.1, engine="pymunk")
     with pytest.raises(InputError, match="at least 1 step per sample"):
         engine_trajectory(PUBLISHED, DROP, steps=1, step_size=0.1, engine="pymunk", substeps=0)
@@ -132,7 +132,7 @@ def test_refusals(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("carom.systems.engines.importlib.import_module", missing)
+    monkeypatch.setattr("carom.systems.engine_parts.importlib.import_module", missing)
     for engine in ENGINES:
         with pytest.raises(InputError, match=r'pip install "carom\[engines\]"'):
             engine_trajectory(PUBLISHED, DROP, steps=1, step_size=0.1, engine=engine)

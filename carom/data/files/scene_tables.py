@@ -10,8 +10,17 @@ from carom.data.files.toml_table import TomlTable
 from carom.mechanics import Candidate, Pair, Projection, Scene, Wall
 from carom.types import VelocityGrid
 
-SYSTEM_KEYS = ("bodies", "dimension", "masses", "restitution", "velocity_grid", "projection", "reference")
-WALL_KEYS = ("body", "normal", "offset")
+SYSTEM_KEYS = (
+    "bodies",
+    "dimension",
+    "masses",
+    "restitution",
+    "friction",
+    "velocity_grid",
+    "projection",
+    "reference",
+)
+WALL_KEYS = ("body", "normal", "offset", "edges")
 PAIR_KEYS = ("first", "second", "offset")
 MAXIMUM_COORDINATES = 4096
 """The most coordinates, bodies × dimension."""
@@ -45,6 +54,9 @@ def read_scene(path: Path, tables: Mapping[str, Any]) -> Scene:
         raise system.wrong(
             "restitution", f"write a number from 0 (no bounce) to 1 (elastic), not {restitution:g}"
         )
+    friction = system.number("friction", default=0.0)
+    if friction < 0:
+        raise system.wrong("friction", f"write a number of at least 0 (no friction), not {friction:g}")
     velocity_grid = system.choice("velocity_grid", choices=get_args(VelocityGrid), default="half")
     projection = system.choice("projection", choices=get_args(Projection), default="none")
     reference = ()
@@ -58,6 +70,7 @@ def read_scene(path: Path, tables: Mapping[str, Any]) -> Scene:
         candidates=_candidates(path, tables, bodies, dimension),
         masses=masses,
         restitution=restitution,
+        friction=friction,
         velocity_grid=cast(VelocityGrid, velocity_grid),
         projection=cast(Projection, projection),
         reference=reference,
@@ -92,13 +105,21 @@ def _candidates(path: Path, tables: Mapping[str, Any], bodies: int, dimension: i
 def _wall(table: TomlTable, bodies: int, dimension: int) -> Wall:
     body = table.whole("body", maximum=bodies) - 1
     normal = table.numbers("normal", length=dimension, per="dimension")
+    _require_unit(table, "normal", normal)
+    edges = []
+    for *edge, offset in table.matrix("edges", length=dimension + 1, what="a normal and an offset"):
+        _require_unit(table, "edges", tuple(edge))
+        edges.append((tuple(edge), offset))
+    return Wall(body, normal, table.number("offset", default=0.0), tuple(edges))
+
+
+def _require_unit(table: TomlTable, key: str, normal: tuple[float, ...]) -> None:
     length = math.hypot(*normal)
     if abs(length - 1) > 1e-6:
         remedy = "divide it by its length"
-        if 0 < length < math.inf and dimension <= 4:
+        if 0 < length < math.inf and len(normal) <= 4:
             remedy = f"write {[round(component / length, 9) for component in normal]}"
-        raise table.wrong("normal", f"the vector must have length 1, not {length:g}; {remedy}")
-    return Wall(body, normal, table.number("offset", default=0.0))
+        raise table.wrong(key, f"the vector must have length 1, not {length:g}; {remedy}")
 
 
 def _pair(table: TomlTable, bodies: int, dimension: int) -> Pair:

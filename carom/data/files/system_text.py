@@ -54,6 +54,7 @@ def _system(scene: Scene) -> Iterator[str]:
     yield _line("dimension", scene.dimension, "coordinates per body")
     yield _line("masses", _floats(scene.masses), "one per body; only ratios matter for the motion")
     yield _line("restitution", float(scene.restitution), "speed kept by a bounce: 0 none, 1 all")
+    yield _line("friction", float(scene.friction), "Coulomb's coefficient of all contacts")
     yield _line("velocity_grid", scene.velocity_grid, '"half": second order; "sample": used as recorded')
     yield _line("projection", scene.projection, 'of overlaps: "none", "inverse_mass", "reference_point"')
     if scene.projection == "reference_point":
@@ -65,6 +66,9 @@ def _wall(wall: Wall) -> Iterator[str]:
     yield _line("body", wall.body + 1, "which body may touch it")
     yield _line("normal", _floats(wall.normal), "direction from the wall to the body, of length 1")
     yield _line("offset", float(wall.offset), "the gap is normal · position − offset")
+    if wall.edges:
+        rows = [_floats((*normal, offset)) for normal, offset in wall.edges]
+        yield _line("edges", rows, "where it ends: normals and offsets of planes that it lies behind")
 
 
 def _pair(pair: Pair) -> Iterator[str]:

@@ -68,6 +68,13 @@ class TomlTable:
             raise self.wrong(key, problem)
         return tuple(self._vector(key, row, length, "dimension") for row in value)
 
+    def matrix(self, key: str, *, length: int, what: str) -> tuple[tuple[float, ...], ...]:
+        """A list of rows of numbers, none if it is left out."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list):
+            raise self.wrong(key, f"write a list of rows, each {what}, not {_shown(value)}")
+        return tuple(self._vector(key, row, length, f"entry of {what}") for row in value)
+
     def flag(self, key: str, *, default: bool) -> bool:
         """True or false."""
         value = self.values.get(key, default)

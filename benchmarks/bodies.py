@@ -1,0 +1,221 @@
+"""Speed of many bodies: scenes of balls on a free table, against pymunk on the same scenes, and cost by size.
+
+    python -m benchmarks.bodies
+
+Both record positions and velocities of every ball at every step. pymunk runs as it is used, one scene after
+another in one process, and also in two processes; ours runs in two threads, a hundred scenes at a time, and
+also in one. Times are wall times, the least of several runs.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import carom
+from carom.integrators import event_driven_motion
+from carom.systems import BallBox, Billiards
+from carom.systems.balls import LISTED, AbstractBalls
+from carom.types import State
+
+SCENES, BALLS, STEPS = 1024, 16, 100
+STEP_SIZES = (0.01, 0.005, 0.002)
+SIZES = (4, 16, 64, 256)
+CHUNK = 128
+"""Scenes that are computed together: their state fits into a core's cache."""
+SHARE = 0.126
+"""Share of the table under the balls, that of 16 balls of radius 0.05 on 1 m²."""
+
+
+def table(balls: int, *, gravity: bool = False) -> AbstractBalls:
+    """Equal balls in a unit box, as dense whatever their number."""
+    radius = float(np.sqrt(SHARE / np.pi / balls))
+    kind = BallBox if gravity else Billiards
+    return kind(size=(1.0, 1.0), radii=(radius,) * balls)
+
+
+def starts(system: AbstractBalls, scenes: int) -> State:
+    """Scenes 0, 1, …: random places, speeds of mean square 1."""
+    assert isinstance(system, Billiards | BallBox)
+    states = [system.random_start(seed=seed) for seed in range(scenes)]
+    return State(
+        jnp.stack([state.position for state in states]), jnp.stack([state.velocity for state in states])
+    )
+
+
+def least_time(run: Callable[[], object], repeats: int) -> float:
+    """Seconds of the fastest of several runs."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def ours(system: AbstractBalls, start: State, steps: int, h: float, threads: int) -> float:
+    """Seconds for all scenes, after compilation."""
+    balls, intervals = system.balls(), jnp.full((steps,), h)
+    chunk = min(CHUNK, len(start.position) // threads)
+    parts = [
+        State(start.position[k : k + chunk], start.velocity[k : k + chunk])
+        for k in range(0, len(start.position), chunk)
+    ]
+    program = jax.jit(lambda balls, part: event_driven_motion(balls, part, intervals, report="none")[0])
+    compiled = program.lower(balls, parts[0]).compile()
+
+    def run_part(part: State):
+        return jax.block_until_ready(compiled(balls, part))
+
+    def run():
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(run_part, parts))
+
+    run()
+    return least_time(run, 5)
+
+
+def pymunk_scenes(
+    system: AbstractBalls, position: np.ndarray, velocity: np.ndarray, steps: int, h: float
+) -> float:
+    """Seconds that pymunk takes to step and record scenes one after another."""
+    import pymunk
+    import pymunk.batch as batch
+
+    fields = batch.BodyFields.POSITION | batch.BodyFields.VELOCITY
+    x, y = (0.0, 0.0) if system.field is None else system.field
+    seconds = 0.0
+    record = np.empty((steps, len(system.radii), 4))
+    for places, speeds in zip(position, velocity, strict=True):
+        space = pymunk.Space()
+        space.gravity = float(x), float(y)
+        for a, b in (((0, 0), (1, 0)), ((1, 0), (1, 1)), ((1, 1), (0, 1)), ((0, 1), (0, 0))):
+            wall = pymunk.Segment(space.static_body, a, b, 0.0)
+            wall.elasticity = 1.0
+            space.add(wall)
+        for place, speed, radius in zip(places, speeds, system.radii, strict=True):
+            body = pymunk.Body(1.0, float("inf"))
+            body.position, body.velocity = tuple(place), tuple(speed)
+            shape = pymunk.Circle(body, radius)
+            shape.elasticity = 1.0
+            space.add(body, shape)
+        buffer = batch.Buffer()
+        started = time.perf_counter()
+        for step in range(steps):
+            space.step(h)
+            buffer.clear()
+            batch.get_space_bodies(space, fields, buffer)
+            record[step] = np.frombuffer(buffer.float_buf()).reshape(-1, 4)
+        seconds += time.perf_counter() - started
+    return seconds
+
+
+def pymunk_time(system: AbstractBalls, start: State, steps: int, h: float, processes: int) -> float:
+    """Seconds for all scenes, the time of the slower half where there are two processes."""
+    position, velocity = np.asarray(start.position), np.asarray(start.velocity)
+    if processes == 1:
+        return min(pymunk_scenes(system, position, velocity, steps, h) for _ in range(2))
+    parts = np.array_split(np.arange(len(position)), processes)
+    with ProcessPoolExecutor(processes) as pool:
+        jobs = [pool.submit(pymunk_scenes, system, position[p], velocity[p], steps, h) for p in parts]
+        return max(job.result() for job in jobs)
+
+
+def compare() -> list[dict]:
+    """1024 scenes of 16 balls at several step sizes."""
+    system = table(BALLS)
+    start = starts(system, SCENES)
+    rows = []
+    for h in STEP_SIZES:
+        row = {
+            "step_size": h,
+            "ours_two_threads": ours(system, start, STEPS, h, 2),
+            "ours_one_thread": ours(system, start, STEPS, h, 1),
+            "pymunk": pymunk_time(system, start, STEPS, h, 1),
+            "pymunk_two_processes": pymunk_time(system, start, STEPS, h, 2),
+        }
+        row["ratio"] = row["pymunk"] / row["ours_two_threads"]
+        row["ratio_core_for_core"] = row["pymunk_two_processes"] / row["ours_two_threads"]
+        rows.append(row)
+    return rows
+
+
+def cost(balls: int, *, gravity: bool) -> dict:
+    """Microseconds per step of a scene and bytes of working memory per scene, at one number of balls."""
+    scenes, steps = max(2, 512 // balls), 50
+    system = table(balls, gravity=gravity)
+    start, arrays, intervals = starts(system, scenes), system.balls(), jnp.full((steps,), 0.01)
+    neighbours = 16 if gravity and balls > LISTED else None
+    motion = jax.jit(partial(event_driven_motion, report="none", neighbours=neighbours))
+    compiled = motion.lower(arrays, start, intervals).compile()
+    memory: Any = compiled.memory_analysis()
+
+    def run():
+        return jax.block_until_ready(compiled(arrays, start, intervals))
+
+    run()
+    seconds = least_time(run, 3)
+    theirs = pymunk_time(system, State(start.position[:2], start.velocity[:2]), steps, 0.01, 1)
+    return {
+        "gravity": gravity,
+        "balls": balls,
+        "microseconds": 1e6 * seconds / scenes / steps,
+        "pymunk_microseconds": 1e6 * theirs / 2 / steps,
+        "bytes_per_scene": memory.temp_size_in_bytes / scenes,
+    }
+
+
+def main() -> None:
+    """Measure everything, print the tables and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/bodies.json"))
+    out = parser.parse_args().out
+    with jax.enable_x64(True):
+        compared = compare()
+        sizes = [cost(balls, gravity=gravity) for gravity in (False, True) for balls in SIZES]
+    console = Console()
+    shown = Table(title=f"{SCENES} scenes of {BALLS} balls, {STEPS} steps, float64, seconds")
+    headings = ("h", "ours, 2 threads", "ours, 1", "pymunk", "pymunk, 2 processes", "ratio", "core for core")
+    for heading in headings:
+        shown.add_column(heading, justify="right")
+    for row in compared:
+        shown.add_row(*(f"{value:.3g}" for value in row.values()))
+    console.print(shown)
+    shown = Table(title="One step of one scene by its number of balls, h = 0.01")
+    for heading in ("gravity", "balls", "ours / µs", "pymunk / µs", "memory / kB"):
+        shown.add_column(heading, justify="right")
+    for row in sizes:
+        shown.add_row(
+            "yes" if row["gravity"] else "no",
+            str(row["balls"]),
+            f"{row['microseconds']:.3g}",
+            f"{row['pymunk_microseconds']:.3g}",
+            f"{row['bytes_per_scene'] / 1e3:.3g}",
+        )
+    console.print(shown)
+    document = {
+        "command": "python -m benchmarks.bodies",
+        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "versions": {"carom": carom.__version__, "jax": jax.__version__, "python": platform.python_version()},
+        "scenes": {"count": SCENES, "balls": BALLS, "steps": STEPS, "radius": table(BALLS).radii[0]},
+        "against_pymunk": compared,
+        "by_size": sizes,
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(document, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Resting contacts of the constraint-exact step: what holds them closed, and when what slides there halts."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from carom.integrators.base import ConservativeForce
+from carom.mechanics import (
+    AbstractInertia,
+    Frictional,
+    Surfaces,
+    complementary_impulse,
+    contact_compliance,
+    contact_rate,
+    frictional,
+    generalised_impulse,
+    holding_forces,
+    length,
+)
+from carom.types import Coordinates, Jacobian, PerContact, State
+
+RestitutionLaw = Callable[[PerContact], PerContact]
+
+
+class Mechanics(NamedTuple):
+    """What does not change within a constraint-exact step."""
+
+    inertia: AbstractInertia
+    force: ConservativeForce
+    geometry: Surfaces
+    restitution: RestitutionLaw
+    friction: PerContact | None
+    signs: np.ndarray
+    dimension: int
+    grazing_speed: float
+    rest_speed: float
+
+    def acceleration(self, position: Coordinates) -> Coordinates:
+        """M⁻¹F, what moves the bodies where no surface holds them."""
+        return self.inertia.solve(self.force(position))
+
+    def rough(self, jacobian: Jacobian) -> Frictional:
+        """The contacts as vectors; asked for where there is friction only."""
+        assert self.friction is not None
+        return frictional(jacobian, self.inertia, self.signs, friction=self.friction)
+
+
+def held_acceleration(
+    mechanics: Mechanics,
+    position: Coordinates,
+    acceleration: Coordinates,
+    resting: Bool[Array, "contacts"],
+    velocity: Coordinates | None = None,
+) -> tuple[Coordinates, PerContact]:
+    """The acceleration with what presses into resting contacts cancelled, and the pull on every gap.
+
+    The pull is what would accelerate the gap if that contact alone let go: the forces, and the reactions of
+    the other contacts (a ball that lies on a ball that lies on the floor). Friction acts where a velocity is
+    given.
+    """
+    jacobian = mechanics.geometry.jacobian(position)
+    if velocity is not None and mechanics.friction is not None and len(mechanics.signs):
+        contacts = mechanics.rough(jacobian)
+        relative = contacts.relative(acceleration)
+        slip = contacts.across(contacts.relative(velocity))
+        force = holding_forces(contacts, relative, slip, closed=resting, rest_speed=mechanics.rest_speed)
+        held = contacts.along(relative + contacts.mobility @ force)
+        pull = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
+        return acceleration + mechanics.inertia.solve(contacts.momentum(force)), pull
+    compliance = contact_compliance(mechanics.inertia, jacobian)
+    pull = contact_rate(jacobian, acceleration)
+    reaction = stopping_impulses(mechanics, compliance, pull, resting)
+    pull = pull + compliance @ reaction - jnp.diagonal(compliance) * reaction
+    return acceleration + mechanics.inertia.solve(generalised_impulse(jacobian, reaction)), pull
+
+
+def stopping_impulses(
+    mechanics: Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
+) -> PerContact:
+    """The least impulses that keep the touching contacts from closing."""
+    nothing = jnp.zeros_like(rate)
+    contacts, bodies = mechanics.signs.shape
+    return complementary_impulse(
+        compliance,
+        rate,
+        nothing,
+        target=nothing,
+        touching=touching,
+        sweeps=2 * contacts if mechanics.geometry.coupled else 1,
+        # More bodies than so do not fit around each body.
+        capacity=(2 * mechanics.dimension - 1) * bodies + 1,
+    )[0]
+
+
+def slip_end(
+    mechanics: Mechanics, state: State, acceleration: Coordinates, resting: Bool[Array, "contacts"]
+) -> Float[Array, ""]:
+    """When the first sliding contact comes to a halt, ∞ without friction: from then on other forces act."""
+    if mechanics.friction is None or not len(mechanics.signs):
+        return jnp.asarray(jnp.inf, state.position.dtype)
+    contacts = mechanics.rough(mechanics.geometry.jacobian(state.position))
+    slip = contacts.across(contacts.relative(state.velocity))
+    speed = length(slip)
+    slides = resting & (speed > mechanics.rest_speed) & (mechanics.friction > 0)
+    slowing = -jnp.sum(slip * contacts.relative(acceleration), axis=1) / jnp.where(slides, speed, 1)
+    slows = slides & (slowing > 0)
+    return jnp.min(jnp.where(slows, speed / jnp.where(slows, slowing, 1), jnp.inf))
