@@ -125,40 +125,6 @@ def find_impacts(
     )
 
 
-def not_looked_for(run: Run, scene: Scene) -> Impacts:
-    """No impacts, for recordings too short to look for them; noise and acceleration by differences.
-
-    Steps with an impact are few, so that medians do not see them.
-    """
-    step = np.diff(run.time)[:, None, None]
-    if run.velocity is None:
-        roughness = np.diff(run.position, n=2, axis=0)
-        noise = np.array([_deviation(roughness) / np.sqrt(6), 1.0])
-        change = roughness / step[1:] ** 2
-    else:
-        jump = np.diff(run.velocity, axis=0)
-        drift = np.diff(run.position, axis=0) - 0.5 * step * (run.velocity[1:] + run.velocity[:-1])
-        noise = np.array([_deviation(drift), _deviation(jump)]) / np.sqrt(2)
-        change = jump / step
-    steps = (len(run) - 1, scene.contacts)
-    return Impacts(
-        log_odds=np.full(steps, -np.inf),
-        chosen=np.zeros(steps, bool),
-        gap=np.zeros(steps),
-        before=np.zeros(steps),
-        after=np.zeros(steps),
-        smooth_gap=np.full(steps, np.inf),
-        noise=np.maximum(noise, 1e-12),
-        acceleration=float(np.nanmedian(np.linalg.norm(change, axis=-1))) if change.size else 0.0,
-        spacing=1,
-    )
-
-
-def _deviation(values: np.ndarray) -> float:
-    """A standard deviation that a few large values do not change."""
-    return float(np.nanmedian(np.abs(values)) / 0.6745) if np.isfinite(values).any() else 1.0
-
-
 def _at_best_neighbours(
     peaks: Impacts,
     run: Run,

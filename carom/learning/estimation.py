@@ -81,13 +81,21 @@ class Outcome(NamedTuple):
 
 
 # Compiled by itself so that the transformations around it find it traced.
-@jax.jit
-def segment_motion(model: ImpactNetwork, start: State, duration, schedule) -> tuple[State, Array]:
-    """States on the sample grid, the start included, under a schedule, and when its impacts took place."""
+@partial(jax.jit, static_argnames="most")
+def segment_motion(
+    model: ImpactNetwork, start: State, duration, schedule, *, most: int | None = None
+) -> tuple[State, Array]:
+    """States on the sample grid, the start included, under a schedule, and when its impacts took place.
+
+    `most` is how many contacts a step of the schedule has, where it decides all and these are few among many.
+    """
 
     def step(state, inputs):
         length, plan = inputs
-        after, contact, instant = model.move(state, length, plan)
+        if most is None:
+            after, contact, instant = model.move(state, length, plan)
+        else:
+            after, contact, instant = model.move_as_decided(state, length, plan, most=most)
         return after, (model.leave(state, after, contact), instant)
 
     _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, schedule))
@@ -102,6 +110,7 @@ def segment_residuals(
     noise: Float[Values, "2"],
     unravel: SharedShape,
     own: RunShape,
+    most: int | None,
     shared: Float[Values, "shared"],
     local: Float[Values, "local"],
     data: Segments,
@@ -109,7 +118,7 @@ def segment_residuals(
     """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""
     start = own.start(jnp.asarray(local))
     model = with_run(with_unknowns(template, unravel(shared), units), own.unknowns(local))
-    motion, instants = segment_motion(model, start, data.duration, data.schedule)
+    motion, instants = segment_motion(model, start, data.duration, data.schedule, most=most)
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
     away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
     # Where no sample counts, nothing else does.
@@ -124,7 +133,7 @@ def segment_residuals(
     return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
 
 
-@partial(jax.jit, static_argnames=("unravel", "own"))
+@partial(jax.jit, static_argnames=("unravel", "own", "most"))
 def unexplained(
     template: ImpactNetwork,
     hinge: Scalar,
@@ -134,10 +143,11 @@ def unexplained(
     *,
     unravel: SharedShape,
     own: RunShape,
+    most: int | None = None,
 ) -> Float[Array, "segments"]:
     """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are."""
     unknowns, noise = estimate[:2]
-    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own)
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
     nothing = jnp.zeros_like(unknowns.shared)
     first = jnp.asarray(unknowns.local)
     prior = Prior(nothing, nothing, first, jnp.zeros_like(first), lambda shared: nothing[:1])
@@ -150,12 +160,17 @@ def unexplained(
     return jax.vmap(cost)(local, segments)
 
 
-@partial(jax.jit, static_argnames=("unravel", "own"))
+@partial(jax.jit, static_argnames=("unravel", "own", "most"))
 def improve_together(
-    template: ImpactNetwork, hinge: Scalar, *batch, unravel: SharedShape, own: RunShape
+    template: ImpactNetwork,
+    hinge: Scalar,
+    *batch,
+    unravel: SharedShape,
+    own: RunShape,
+    most: int | None = None,
 ) -> Outcome:
     """`improve` for many estimations of one shape at once."""
-    return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own))(*batch)
+    return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own, most=most))(*batch)
 
 
 def improve(
@@ -168,6 +183,7 @@ def improve(
     *,
     unravel: SharedShape,
     own: RunShape,
+    most: int | None = None,
 ) -> Outcome:
     """Least squares, then noise, smoothness and the scatter of restitution anew.
 
@@ -175,6 +191,7 @@ def improve(
         template: the model, whose unknowns are replaced.
         hinge: how softly scheduled impacts are kept within their time, as a share of a step.
         prior_local: means and precisions of the unknowns of the segments.
+        most: as in `segment_motion`.
     """
     unknowns, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
@@ -184,7 +201,7 @@ def improve(
     weights = first.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
 
-    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own)
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
     mean, precisions = (ravel_pytree(part)[0] for part in shared_prior(first, units))
 
     def rough(shared):

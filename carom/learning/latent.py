@@ -136,6 +136,8 @@ def _fit_scheme(
         field=settings.field,
         restitution_terms=learned.restitution_terms,
         detection=settings.detection,
+        rough=learned.friction,
+        tilted=learned.normals,
         key=jax.random.key(0),
     )
     sensor = {"observed": PERFECT, "inferred": None, "imperfect": settings.sensor}[settings.touch]
@@ -168,21 +170,21 @@ def _fit_scheme(
     )
     history: list[np.ndarray] = []
     run = partial(_run, template, unravel, own, history)
-    outcome = run(estimate, batch, places, free=not settings.search)
+    outcome = run(estimate, batch, places)
     likelihoods = np.asarray(outcome.log_likelihood).reshape(len(problems), settings.starts)
     picked = np.argmax(np.where(np.isfinite(likelihoods), likelihoods, -np.inf), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
     outcome = _pick(outcome, chosen)
     history[:] = [values[chosen] for values in history]
-    if scheme == "cd_lagrange" and settings.search:
+    if scheme == "cd_lagrange":
         problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
     for horizon in horizons[1:]:
         coarser = layout(recordings[0], horizon)
         joined = _joined(outcome.estimate, places, coarser)
         places = coarser
-        outcome = run(joined, problems, places, free=not settings.search, tighten=horizon is horizons[-1])
+        outcome = run(joined, problems, places, tighten=horizon is horizons[-1])
     freed = outcome
-    if settings.search and scheme != "cd_lagrange":
+    if scheme != "cd_lagrange" and not problems[0].short:
         freed = run(outcome.estimate, problems, places, free=True)
     return [
         describe(
@@ -247,11 +249,13 @@ def _run(
     ]
     local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
     estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
+    found = [None if free else problem.most(template) for problem in problems]
+    most = None if None in found else max(number for number in found if number is not None)
     hinge, before = LOOSE, np.full(len(problems), -np.inf)
     number = 0
     while True:
         outcome = improve_together(
-            template, hinge, units, estimate, data, (mean, precision), unravel=unravel, own=own
+            template, hinge, units, estimate, data, (mean, precision), unravel=unravel, own=own, most=most
         )
         estimate, likelihood = outcome.estimate, np.asarray(outcome.log_likelihood)
         history.append(likelihood)

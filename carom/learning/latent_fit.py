@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from carom.data import Recording
 from carom.integrators import SCHEDULED
@@ -102,10 +102,11 @@ def describe(
     unknowns, noise, _, scatter = best.estimate
     shared = unravel(np.asarray(unknowns.shared))
     model = with_unknowns(template, shared, problem.units)
-    undecided = not settings.search or (agrees and template.scheme != "cd_lagrange")
+    undecided = agrees and template.scheme != "cd_lagrange" and not problem.short
     segments = problem.segments(places, free=undecided)
     local = np.asarray(unknowns.local)
-    motion = _retrace(model, local, segments.duration, segments.schedule, own=own)
+    most = None if undecided else problem.most(template)
+    motion = _retrace(model, local, segments.duration, segments.schedule, own=own, most=most)
     # A run in several pieces is known by the piece that knows most.
     errors = np.asarray(best.local_error)
     pieces = [np.flatnonzero(places.run == r) for r in range(len(impacts))]
@@ -126,10 +127,7 @@ def describe(
         spread = spread._replace(shift=widths)
     pull = unravel(np.asarray(best.gradient))
     _, precisions = shared_prior(shared, problem.units)
-    if settings.search:
-        counted = sum(found.chosen.sum(axis=0) for found in impacts)
-    else:
-        counted = np.asarray(_impacts_made(model, local, segments, own=own))
+    counted = sum(found.chosen.sum(axis=0) * found.explained for found in impacts)
     parameters = describe_parameters(
         template.scene,
         settings.learned,
@@ -172,34 +170,15 @@ def describe(
     )
 
 
-@partial(jax.jit, static_argnames="own")
-def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape) -> State:
+@partial(jax.jit, static_argnames=("own", "most"))
+def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape, most: int | None) -> State:
     """All segments from their start states."""
 
     def one(local, duration, schedule):
         in_run = with_run(model, own.unknowns(local))
-        return segment_motion(in_run, own.start(local), duration, schedule)
+        return segment_motion(in_run, own.start(local), duration, schedule, most=most)
 
     return jax.vmap(one)(local, duration, schedule)[0]
-
-
-@partial(jax.jit, static_argnames="own")
-def _impacts_made(model: ImpactNetwork, local, segments: Segments, *, own: RunShape) -> Array:
-    """How many impacts every contact has in all segments, where samples count."""
-
-    def one(local, segment):
-        in_run = with_run(model, own.unknowns(local))
-
-        def step(state, inputs):
-            length, plan, seen = inputs
-            after, contact, _ = in_run.move(state, length, plan)
-            return after, contact & seen
-
-        seen = jnp.any(segment.known, axis=(1, 2, 3))[1:]
-        inputs = segment.duration, segment.schedule, seen
-        return jax.lax.scan(step, in_run.enter(own.start(local)), inputs)[1]
-
-    return jnp.sum(jax.vmap(one)(local, segments), axis=(0, 1))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
@@ -247,7 +226,8 @@ def _reach(recording: Recording) -> np.ndarray:
 
 def _near(found: Impacts, width: int = 5) -> np.ndarray:
     """Samples within a few of an impact."""
-    steps = np.convolve(found.chosen.any(axis=1), np.ones(2 * width), "same") > 0
+    struck = found.chosen.any(axis=1)
+    steps = np.convolve(struck, np.ones(2 * width), "full")[width - 1 :][: len(struck)] > 0
     return np.concatenate([steps[:1], steps])
 
 

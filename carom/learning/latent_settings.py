@@ -25,8 +25,6 @@ class LatentSettings:
         horizons: samples per segment, stage by stage; whole runs come last by themselves.
         longest: samples beyond which a run is not followed in one piece.
         blind: samples either side of an impact that are not compared, for contacts that last.
-        search: whether impacts are looked for first; without, the gap decides from the beginning, which many
-            runs of a few samples need, and whose surfaces must be known rather well.
     """
 
     touch: Touch = "inferred"
@@ -40,4 +38,3 @@ class LatentSettings:
     horizons: tuple[int, ...] = (20,)
     longest: int = 2000
     blind: int = 0
-    search: bool = True

@@ -5,6 +5,15 @@ from statistics import NormalDist
 
 import numpy as np
 
+from carom.learning.ties import (
+    contact_name,
+    law_name,
+    law_of,
+    plane_name,
+    surface_map,
+    surface_names,
+    tilt_map,
+)
 from carom.learning.unknowns import Learned, Shared
 from carom.mechanics import Pair, Scene
 
@@ -56,10 +65,18 @@ def describe_parameters(
         scatter: how widely restitutions scatter from run to run, where that was estimated.
     """
     found = []
-    law_of = learned.law_of(scene)
-    for number in range(len(np.unique(law_of)) if learned.restitution != "fixed" else 0):
-        members = np.flatnonzero(law_of == number)
-        place, seen = law_name(scene, learned, members), bool(impacts[members].any())
+    obeyed = law_of(scene, learned.laws)
+    for number in range(len(np.unique(obeyed)) if learned.restitution != "fixed" or learned.friction else 0):
+        members = np.flatnonzero(obeyed == number)
+        place, seen = law_name(scene, learned.laws, members), bool(impacts[members].any())
+        if learned.friction:
+            found.append(
+                _at_least_zero(
+                    f"friction {place}",
+                    *(float(part.friction[number]) for part in (fitted, spread, prior_spread)),
+                    seen=seen,
+                )
+            )
         if learned.restitution == "constant":
             found.append(
                 _bounded(
@@ -68,7 +85,7 @@ def describe_parameters(
                     seen=seen,
                 )
             )
-        else:
+        elif learned.restitution == "speed":
             found += [
                 _free(
                     f"restitution {place}, {term}",
@@ -85,13 +102,28 @@ def describe_parameters(
             found.append(
                 _scatter(f"restitution {place}, scatter from run to run", scatter[j], int(impacts[j]))
             )
-        if learned.gap:
+    names = surface_names(scene, learned.surfaces) if learned.gap else []
+    made = surface_map(scene, learned.surfaces)
+    for k, name in enumerate(names):
+        offset = scene.candidates[k].offset if learned.surfaces == "each" else 0.0
+        found.append(
+            _free(
+                name,
+                *(float(part.shift[k]) for part in (fitted, spread, prior_spread)),
+                seen=bool(impacts[made[:, k] > 0].any()),
+                offset=offset,
+            )
+        )
+    if learned.normals:
+        tilts = tilt_map(scene)
+        each = scene.dimension - 1
+        for k, tilt in enumerate(tilts):
+            along = tilt[np.abs(tilt).any(axis=1)][0]
             found.append(
                 _free(
-                    f"surface {place}",
-                    *(float(part.shift[j]) for part in (fitted, spread, prior_spread)),
-                    seen=bool(impacts[j]),
-                    offset=scene.candidates[j].offset,
+                    f"tilt of {plane_name(scene, k // each)} towards ({', '.join(f'{x:g}' for x in along)})",
+                    *(float(part.tilt[k]) for part in (fitted, spread, prior_spread)),
+                    seen=bool(impacts[np.abs(tilt).any(axis=1)].any()),
                 )
             )
     for k in range(1, scene.bodies if learned.masses else 1):
@@ -119,24 +151,6 @@ def describe_parameters(
     return tuple(found)
 
 
-def contact_name(scene: Scene, j: int) -> str:
-    """A contact in words; bodies are counted from 1."""
-    candidate = scene.candidates[j]
-    if isinstance(candidate, Pair):
-        return f"between bodies {candidate.first + 1} and {candidate.second + 1}"
-    walls = sum(1 for c in scene.candidates if c.bodies == candidate.bodies)
-    return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {j + 1}'}"
-
-
-def law_name(scene: Scene, learned: Learned, members: np.ndarray) -> str:
-    """Which contacts obey a law."""
-    if learned.laws == "each":
-        return contact_name(scene, int(members[0]))
-    if learned.laws == "one":
-        return "of all contacts"
-    return "between bodies" if isinstance(scene.candidates[members[0]], Pair) else "at walls"
-
-
 def undetermined(name: str, reason: str) -> Parameter:
     """A parameter that the data leave open, and why."""
     return Parameter(name, None, None, None, None, f"{name}: not determined by these data ({reason}).")
@@ -152,6 +166,15 @@ def _free(
     value = value + offset
     low, high = value - 1.96 * error, value + 1.96 * error
     return Parameter(name, value, error, low, high, f"{name}: {value:.4g} ± {error:.2g}.")
+
+
+def _at_least_zero(name: str, value: float, error: float, prior: float, *, seen: bool) -> Parameter:
+    """A friction: as `_free`, but the interval ends at 0 where none explains the data as well."""
+    found = _free(name, value, error, prior, seen=seen)
+    if found.low is None or found.low > 0:
+        return found
+    high = value + 1.645 * error
+    return Parameter(name, value, error, 0.0, high, f"{name}: {value:.4g}, at most {high:.4g} (95 %).")
 
 
 def _scatter(name: str, value: float, count: int) -> Parameter:

@@ -7,11 +7,13 @@ from functools import partial
 import numpy as np
 
 from carom.data import Recording, Run
-from carom.learning.contacts import Impacts, find_impacts, not_looked_for
+from carom.learning.contacts import Impacts, find_impacts
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
 from carom.learning.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
+from carom.learning.short_runs import LONGEST, find_in_short_runs
+from carom.learning.ties import law_of, surface_map, tilt_map
 from carom.learning.touch_sensor import TouchSensor
 from carom.learning.unknowns import MASS_SPREAD, Units
 from carom.mechanics import Scene
@@ -56,22 +58,22 @@ class Problem:
     ) -> "Problem":
         learned = settings.learned
         own = RunShape.of(template.scene, learned)
-        if settings.search:
-            impacts, estimate = infer_impacts(
-                recording,
-                template.scene,
-                sensor,
-                masses_known=not (learned.masses or learned.masses_per_run),
-                blind=settings.blind,
+        masses_known = not (learned.masses or learned.masses_per_run)
+        if short(recording) and sensor is None:
+            impacts, estimate = (
+                find_in_short_runs(
+                    recording.runs,
+                    template.scene,
+                    masses_known=masses_known,
+                    surfaces_known=not (learned.gap or learned.gap_per_run),
+                ),
+                None,
             )
-            guess = first_guess(impacts, recording)
         else:
-            impacts, estimate = [not_looked_for(run, template.scene) for run in recording.runs], None
-            start = np.clip(template.scene.restitution, 0.3, 0.9)
-            guess = {
-                "shift": np.zeros(template.scene.contacts),
-                "restitution": np.full(template.scene.contacts, start),
-            }
+            impacts, estimate = infer_impacts(
+                recording, template.scene, sensor, masses_known=masses_known, blind=settings.blind
+            )
+        guess = first_guess(impacts, recording)
         units = natural_units(recording, impacts, settings)
         run_gaps = np.zeros((len(impacts), 0))
         surfaces = [guess["shift"]] * len(impacts)
@@ -93,6 +95,17 @@ class Problem:
             surfaces,
             settings.blind,
         )
+
+    @property
+    def short(self) -> bool:
+        return short(self.recording)
+
+    def most(self, template: ImpactNetwork) -> int | None:
+        """How many contacts a step has at most by schedule; None where that does not spare any work."""
+        scene = template.scene
+        found = max((int(found.chosen.sum(axis=1).max(initial=0)) for found in self.impacts), default=0)
+        listed = template.scheme == "constraint_exact" and not any(w.edges for w in scene.geometry.walls)
+        return max(found, 1) if listed and max(found, 1) < scene.contacts else None
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
         """The same recording with its impacts elsewhere."""
@@ -139,6 +152,11 @@ class Problem:
     def segments(self, places: Layout, *, free: bool) -> Segments:
         chosen = [plan.undecided() if free else plan for plan in self.plans]
         return cut(self.recording, chosen, places)
+
+
+def short(recording: Recording) -> bool:
+    """Whether all runs are so short that impacts are looked for in each as a whole."""
+    return max(len(run) for run in recording.runs) <= LONGEST
 
 
 def infer_impacts(
@@ -203,8 +221,18 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts], settings: La
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     energy = max(acceleration, 1e-9) * scale.max()
     assert recording.scene is not None
-    law = settings.learned.law_of(recording.scene)
-    return Units(center, scale, np.asarray(energy), places, directions, law, _resolution(recording))
+    scene, learned = recording.scene, settings.learned
+    return Units(
+        center,
+        scale,
+        np.asarray(energy),
+        places,
+        directions,
+        law_of(scene, learned.laws),
+        surface_map(scene, learned.surfaces),
+        tilt_map(scene) if learned.normals else np.zeros((0, scene.contacts, scene.dimension)),
+        _resolution(recording),
+    )
 
 
 def _resolution(recording: Recording) -> np.ndarray:

@@ -74,7 +74,7 @@ def plans(
         # An impact near the end of a step may belong to the next one where the data cannot tell.
         earliest = np.where(odds[:-2] > odds[1:-1] - CERTAINTY, -1.0, 0.0)
         latest = np.where(odds[2:] > odds[1:-1] - CERTAINTY, 2.0, 1.0)
-        counted = np.ones(len(run), bool)
+        counted = np.full(len(run), found.explained)
         if blind:
             for step in np.flatnonzero(found.chosen.any(axis=1)):
                 counted[max(0, step + 1 - blind) : step + 1 + blind] = False

@@ -177,14 +177,16 @@ def _roughness(runs: Sequence[Run]) -> tuple[Float[np.ndarray, "2"], Float[np.nd
         return np.ones(2), np.ones(dimension)
     measured = np.isfinite(np.stack([channels(run) for run in long])).any(axis=(0, 1, 3, 4))
     noise = np.array([1.0, 1.0 / float(np.median(np.diff(long[0].time)))])
+    freedom = np.maximum(length * (1 - 3 / (length * max(measured.sum(), 1))), 1)
+    # The median of a mean square of so few values lies below its mean (Wilson and Hilferty).
+    low = (1 - 2 / (9 * freedom)) ** 3
+    loose = np.full(dimension, 1e-18)
     for _ in range(6):
-        fitted = RunStack.of(long, noise, np.full(dimension, 1e-18))
+        fitted = RunStack.of(long, noise, loose)
         left = fitted.smoothed(fitted.value)[..., :-1].reshape(*fitted.value.shape[:3], length, 2)
-        freedom = np.maximum(length * (1 - 3 / (length * max(measured.sum(), 1))), 1)
-        # The median of a mean square of so few values lies below its mean (Wilson and Hilferty).
-        low = (1 - 2 / (9 * freedom)) ** 3
         variance = np.median(np.sum(left**2, axis=3), axis=(0, 1, 2)) / freedom / low
         noise = np.where(measured, np.maximum(noise * np.sqrt(variance), 1e-12), 1.0)
+    fitted = RunStack.of(long, noise, loose)
     curvature = fitted.parabola(fitted.value)[..., 2]
     error = np.linalg.inv(fitted.triangle)[..., 2, :]
     square = np.median(curvature**2, axis=(0, 1)) / 0.455 - np.median(np.sum(error**2, -1), axis=(0, 1))

@@ -1,7 +1,7 @@
 """What the recipe estimates, as one vector: network weights in natural units, and physical parameters."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from carom.mechanics import Scene, Wall
+from carom.learning.ties import Laws, Surfaces, law_of, surface_map, tilt_map
 from carom.models import ImpactNetwork
 from carom.types import RestitutionKind, Values
 
-Laws = Literal["each", "kind", "one"]
-"""Who shares a restitution: no contacts, all walls and all pairs, or all."""
 WEIGHT_SPREAD = 3.0
 """Standard deviation of the prior on weights; smoothness, not size, is what restrains the force."""
 MASS_SPREAD = 2.0
 """Standard deviation of the prior on logarithms of ratios of masses."""
+FRICTION_SPREAD, TILT_SPREAD = 1.0, 0.3
+"""Standard deviations of the priors on friction, and on how far walls are tilted."""
 SPEED_TERMS = 3
 """Terms of a restitution that depends on the closing speed: a parabola in its logarithm."""
 
@@ -29,9 +29,13 @@ class Learned:
 
     Arguments:
         restitution: "fixed", "constant" or "speed" (e falls or rises with closing speed).
-        laws: whether every contact has a restitution of its own ("each"), walls have one and pairs another
-            ("kind"), or all have the same ("one").
+        friction: Coulomb's μ.
+        laws: whether every contact has a restitution and a friction of its own ("each"), walls have one and
+            pairs another ("kind"), or all have the same ("one").
         gap: where the surfaces of walls and bodies are.
+        surfaces: whether every contact has a place of its own ("each"), or radii of bodies and offsets of
+            planes make them ("bodies").
+        normals: how the walls are tilted, plane by plane.
         masses: ratios of the masses to that of the first body.
         damping: a damping rate per body.
         gap_per_run: a shift of every gap that differs from run to run, such as where markers were glued.
@@ -40,8 +44,11 @@ class Learned:
     """
 
     restitution: RestitutionKind = "fixed"
+    friction: bool = False
     laws: Laws = "each"
     gap: bool = True
+    surfaces: Surfaces = "each"
+    normals: bool = False
     masses: bool = False
     damping: bool = False
     gap_per_run: bool = False
@@ -52,21 +59,13 @@ class Learned:
     def restitution_terms(self) -> int:
         return SPEED_TERMS if self.restitution == "speed" else 1
 
-    def law_of(self, scene: Scene) -> np.ndarray:
-        """The number of the law that each contact obeys."""
-        if self.laws == "one":
-            return np.zeros(scene.contacts, int)
-        if self.laws == "kind":
-            kinds = [isinstance(candidate, Wall) for candidate in scene.candidates]
-            return np.unique(kinds, return_inverse=True)[1]
-        return np.arange(scene.contacts)
-
 
 class Units(NamedTuple):
     """Scales that make the network's weights numbers near 1, taken from the recording.
 
     `places` are where the smoothness of the force is judged, and `directions` along which, in those units.
-    `law` is the number of the restitution that each contact obeys.
+    `law` is the number of the restitution and the friction that each contact obeys; `surface` tells how the
+    unknown places of surfaces shift every gap, and `tilt` how those of planes tilt every normal.
     `resolution` is the least noise that positions and velocities are taken to have, which exact data need.
     """
 
@@ -76,6 +75,8 @@ class Units(NamedTuple):
     places: Float[Values, "places coordinates"]
     directions: Float[Values, "places coordinates"]
     law: Int[Values, "contacts"]
+    surface: Float[Values, "contacts gaps"]
+    tilt: Float[Values, "tilts contacts dimension"]
     resolution: Float[Values, "2"]
 
 
@@ -89,6 +90,8 @@ class Shared(NamedTuple):
     restitution: Float[Values, "laws terms"]
     log_mass: Float[Values, "bodies"]
     damping: Float[Values, "bodies"]
+    friction: Float[Values, "frictions"]
+    tilt: Float[Values, "tilts"]
 
     @property
     def weights(self) -> int:
@@ -107,18 +110,21 @@ def initial_shared(
     """Random weights with standard normal entries; physical parameters from a first look at the data."""
     scene = template.scene
     hidden, inputs = template.potential.weight.shape
-    law_of = learned.law_of(scene)
-    law = np.zeros((len(np.unique(law_of)), learned.restitution_terms))
-    law[:, 0] = [np.median(restitution[law_of == number]) for number in range(len(law))]
+    obeyed = law_of(scene, learned.laws)
+    law = np.zeros((len(np.unique(obeyed)), learned.restitution_terms))
+    law[:, 0] = [np.median(restitution[obeyed == number]) for number in range(len(law))]
+    made = surface_map(scene, learned.surfaces)
     # NumPy throughout: compiling a dozen tiny programs would take longer than the fit.
     return Shared(
         weight=generator.standard_normal((hidden, inputs)),
         bias=generator.standard_normal(hidden),
         output=0.1 * generator.standard_normal(hidden),
-        shift=np.asarray(shift, float) if learned.gap else np.zeros(0),
+        shift=np.linalg.lstsq(made, np.asarray(shift, float), rcond=None)[0] if learned.gap else np.zeros(0),
         restitution=law if learned.restitution != "fixed" else law[:0],
         log_mass=np.zeros(scene.bodies - 1 if learned.masses else 0),
         damping=np.zeros(scene.bodies if learned.damping else 0),
+        friction=np.full(len(law) if learned.friction else 0, max(scene.friction, 0.1)),
+        tilt=np.zeros(len(tilt_map(scene)) if learned.normals else 0),
     )  # pyright: ignore
 
 
@@ -135,27 +141,38 @@ def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> Impa
             shared.output * units.energy / np.sqrt(potential.hidden),
         ),
     )
-    shift = shared.shift if shared.shift.size else template.contact.shift
+    shift = units.surface @ shared.shift if shared.shift.size else template.contact.shift
+    friction = shared.friction[units.law] if shared.friction.size else template.friction
+    tilt = jnp.einsum("t,tcd->cd", shared.tilt, units.tilt) if shared.tilt.size else template.tilt
     restitution = shared.restitution[units.law] if shared.restitution.size else template.restitution
     mass = template.log_mass
     if shared.log_mass.size:
         mass = mass + jnp.concatenate([jnp.zeros((1,), mass.dtype), shared.log_mass])
     damping = shared.damping if shared.damping.size else template.damping_rate
     return eqx.tree_at(
-        lambda m: (m.potential, m.contact.shift, m.restitution, m.log_mass, m.damping_rate),
+        lambda m: (
+            m.potential,
+            m.contact.shift,
+            m.restitution,
+            m.log_mass,
+            m.damping_rate,
+            m.friction,
+            m.tilt,
+        ),
         template,
-        (potential, shift, restitution, mass, damping),
+        (potential, shift, restitution, mass, damping, friction, tilt),
     )
 
 
 def shared_bounds(shared: Shared) -> tuple[Shared, Shared]:
-    """Lowest and highest values: 0 ≤ e ≤ 1 for a constant restitution, no negative damping."""
+    """Lowest and highest values: 0 ≤ e ≤ 1 for a constant restitution, no negative damping or friction."""
     low = jax.tree.map(lambda x: jnp.full_like(x, -jnp.inf), shared)
     high = jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), shared)
     if shared.restitution.shape[-1] == 1:
         low = low._replace(restitution=jnp.zeros_like(shared.restitution))
         high = high._replace(restitution=jnp.ones_like(shared.restitution))
-    return low._replace(damping=jnp.zeros_like(shared.damping)), high
+    nothing = {"damping": jnp.zeros_like(shared.damping), "friction": jnp.zeros_like(shared.friction)}
+    return low._replace(**nothing), high
 
 
 def roughness(shared: Shared, units: Units) -> tuple[Float[Array, "places"], Float[Array, "places"]]:
@@ -191,5 +208,7 @@ def shared_prior(start: Shared, units: Units) -> tuple[Shared, Shared]:
         restitution=jnp.full_like(start.restitution, 1.0),
         log_mass=jnp.full_like(start.log_mass, MASS_SPREAD),
         damping=jnp.full_like(start.damping, 10.0),
+        friction=jnp.full_like(start.friction, FRICTION_SPREAD),
+        tilt=jnp.full_like(start.tilt, TILT_SPREAD),
     )
     return mean, jax.tree.map(lambda x: 1 / x**2, spread)

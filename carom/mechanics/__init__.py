@@ -14,9 +14,11 @@ from carom.mechanics.contact import (
     contact_signs,
     generalised_impulse,
 )
+from carom.mechanics.contact_rows import ContactRows
 from carom.mechanics.energy import kinetic_energy, total_momentum
 from carom.mechanics.friction import (
     Frictional,
+    friction_brake,
     friction_impulses,
     frictional,
     holding_forces,
@@ -38,6 +40,7 @@ __all__ = [
     "Balls",
     "Candidate",
     "ContactGeometry",
+    "ContactRows",
     "Frictional",
     "InertiaMatrix",
     "Masses",
@@ -53,6 +56,7 @@ __all__ = [
     "contact_normals",
     "contact_rate",
     "contact_signs",
+    "friction_brake",
     "friction_impulses",
     "frictional",
     "generalised_impulse",

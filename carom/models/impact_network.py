@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from carom.errors import InputError, require_choice
@@ -12,15 +13,19 @@ from carom.integrators import (
     DECIDED_BY_GAP,
     SCHEDULED,
     cd_lagrange_step,
+    decided_step,
     time_of_impact_step,
     to_half_grid,
     to_sample_grid,
 )
 from carom.mechanics import (
     ContactGeometry,
+    ContactRows,
     Masses,
     Scene,
     contact_rate,
+    contact_signs,
+    friction_brake,
     project_overlap,
     restitution_impulse,
     unilateral_impulse,
@@ -41,10 +46,12 @@ MAX_IMPACTS = 2
 
 
 class ShiftedGeometry(NamedTuple):
-    """Candidate contacts whose surfaces lie elsewhere than the scene has them."""
+    """Candidate contacts whose surfaces lie elsewhere than the scene has them, and walls that are tilted."""
 
     geometry: ContactGeometry
     shift: PerContact
+    turned: Float[Array, "walls dimension"] | None = None
+    """What is added to the normals of walls; None where they are as stated."""
 
     @property
     def candidates(self):
@@ -60,11 +67,19 @@ class ShiftedGeometry(NamedTuple):
 
     def gap(self, position: Coordinates) -> PerContact:
         """g(Q) − shift."""
-        return self.geometry.gap(position) - self.shift
+        gap = self.geometry.gap(position) - self.shift
+        if self.turned is None:
+            return gap
+        body = np.array([wall.body for wall in self.geometry.walls])
+        return gap.at[: len(body)].add(jnp.sum(self.turned * position[body], axis=1))
 
     def jacobian(self, position: Coordinates):
         """∂g/∂Q, which no shift changes."""
-        return self.geometry.jacobian(position)
+        rows = self.geometry.jacobian(position)
+        if self.turned is None:
+            return rows
+        body = np.array([wall.body for wall in self.geometry.walls])
+        return rows.at[np.arange(len(body)), body].add(self.turned)
 
 
 class ImpactNetwork(AbstractModel):
@@ -76,6 +91,8 @@ class ImpactNetwork(AbstractModel):
     Arguments:
         hidden: units in the potential's hidden layer.
         field: what the potential depends on.
+        rough: whether contacts have friction; so they have where the scene states any.
+        tilted: whether walls may have other normals than the scene states.
         restitution_terms: 1 for a constant e, more for a polynomial in the logarithm of the closing speed.
         detection: where the CD-Lagrange step looks for contacts; the published cradle looks at its departure.
 
@@ -92,11 +109,16 @@ class ImpactNetwork(AbstractModel):
     restitution: Float[Array, "contacts terms"]
     log_mass: Float[Array, "bodies"]
     damping_rate: Float[Array, "bodies"]
+    friction: Float[Array, "contacts"]
+    tilt: Float[Array, "contacts dimension"]
+    """Added to the normals of walls, which are then made of length 1 again."""
     scene: Scene = eqx.field(static=True)
     step_size: float = eqx.field(static=True)
     scheme: ImpactScheme = eqx.field(static=True)
     field: Field = eqx.field(static=True)
     detection: Detection = eqx.field(static=True)
+    rough: bool = eqx.field(static=True)
+    tilted: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -109,6 +131,8 @@ class ImpactNetwork(AbstractModel):
         field: Field = "shared",
         restitution_terms: int = 1,
         detection: Detection = "arrival",
+        rough: bool = False,
+        tilted: bool = False,
         key: Key[Array, ""],
     ):
         require_choice("scheme", scheme, ImpactScheme)
@@ -116,6 +140,8 @@ class ImpactNetwork(AbstractModel):
         require_choice("detection", detection, Detection)
         if not 1 <= restitution_terms <= 8:
             raise InputError(f"A restitution law has 1 to 8 terms, not {restitution_terms}.")
+        if tilted and any(wall.edges for wall in scene.geometry.walls):
+            raise InputError("The normals of walls with edges cannot be learned.")
         inputs = scene.coordinates if field == "joint" else scene.dimension
         self.potential = potential_network(inputs, hidden=hidden, activation=activation, key=key)
         # pyright takes an AbstractVar for mutable, but modules are frozen.
@@ -126,6 +152,10 @@ class ImpactNetwork(AbstractModel):
         self.restitution = jnp.pad(constant, ((0, 0), (0, restitution_terms - 1)))
         self.log_mass = jnp.log(jnp.asarray(scene.masses))
         self.damping_rate = jnp.zeros((scene.bodies,))
+        self.friction = jnp.full((scene.contacts,), scene.friction)
+        self.tilt = jnp.zeros((scene.contacts, scene.dimension))
+        self.rough = rough or scene.friction > 0
+        self.tilted = tilted
         self.scene = scene
         self.step_size = step_size
         self.scheme = scheme
@@ -145,12 +175,27 @@ class ImpactNetwork(AbstractModel):
             "field": self.field,
             "restitution_terms": self.restitution.shape[-1],
             "detection": self.detection,
+            "rough": self.rough,
+            "tilted": self.tilted,
         }
 
     @property
     def geometry(self) -> ShiftedGeometry:
         """The candidate contacts with their learned places."""
-        return ShiftedGeometry(self.scene.geometry, self.contact.shift)
+        geometry = self.scene.geometry
+        if not self.tilted or not geometry.walls:
+            return ShiftedGeometry(geometry, self.contact.shift)
+        stated = jnp.asarray([wall.normal for wall in geometry.walls], self.tilt.dtype)
+        return ShiftedGeometry(
+            geometry, self.contact.shift, _unit(stated + self.tilt[: len(stated)]) - stated
+        )
+
+    @property
+    def contact_rows(self) -> ContactRows:
+        """The same as arrays."""
+        rows = ContactRows.of(self.scene.geometry)
+        normal = _unit(jnp.asarray(rows.normal) + self.tilt) if self.tilted else rows.normal
+        return rows._replace(offset=rows.offset + self.contact.shift, normal=normal)
 
     def inertia(self) -> Masses:
         """M."""
@@ -158,12 +203,7 @@ class ImpactNetwork(AbstractModel):
 
     def restitution_at(self, rate: PerContact) -> PerContact:
         """e for the rate of every gap just before the impact."""
-        if self.restitution.shape[-1] == 1:
-            return self.restitution[:, 0]
-        # A polynomial fitted over the speeds that were seen means nothing far from them.
-        slowness = jnp.log(jnp.maximum(-rate, 1e-6))
-        powers = jnp.stack([slowness**k for k in range(self.restitution.shape[-1])], axis=1)
-        return jnp.clip(jnp.sum(self.restitution * powers, axis=1), 0, 1)
+        return _restitution(self.restitution, rate)
 
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − γ m v."""
@@ -189,7 +229,12 @@ class ImpactNetwork(AbstractModel):
             return after
         touching = contact.astype(after.position.dtype)
         return to_sample_grid(
-            before, after, inertia=self.inertia(), geometry=self.scene.geometry, touching=touching
+            before,
+            after,
+            inertia=self.inertia(),
+            geometry=self.scene.geometry,
+            touching=touching,
+            rough=self.rough,
         )
 
     def step(self, state: State, contact: Signal) -> State:
@@ -224,10 +269,33 @@ class ImpactNetwork(AbstractModel):
             force=lambda position: -self.slope(position),
             geometry=self.geometry,
             restitution=self.restitution_at,
+            friction=self.friction if self.rough else None,
             max_impacts=MAX_IMPACTS,
             schedule=schedule,
         )
         return State(after.position, fade * after.velocity), report.contact, report.instant
+
+    def move_as_decided(
+        self, state: State, step_size: Scalar, schedule: Int[Array, "contacts"], *, most: int
+    ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
+        """As `move` by the exact step where the schedule decides every contact and at most `most` happen.
+
+        Its cost does not grow with the number of candidate contacts.
+        """
+        happens, chosen = jax.lax.top_k((schedule == SCHEDULED).astype(int), most)
+        fade = jnp.exp(-0.5 * step_size * self.damping_rate)[:, None]
+        after, instants = decided_step(
+            State(state.position, fade * state.velocity),
+            step_size,
+            masses=jnp.exp(self.log_mass),
+            force=lambda position: -self.slope(position),
+            contacts=self.contact_rows.take(chosen),
+            happens=happens > 0,
+            restitution=lambda rate: _restitution(self.restitution[chosen], rate),
+            friction=self.friction[chosen] if self.rough else None,
+        )
+        instant = jnp.full(schedule.shape, 0.5, instants.dtype).at[chosen].set(instants)
+        return State(after.position, fade * after.velocity), schedule == SCHEDULED, instant
 
     def penalised(self) -> tuple[Array, ...]:
         return (self.potential.weight, self.potential.output)
@@ -256,6 +324,10 @@ class ImpactNetwork(AbstractModel):
             )
             return impulse, jnp.ones((), bool)
 
+        def brake(jacobian, velocity, impulse):
+            signs = contact_signs(scene.candidates, scene.bodies)
+            return friction_brake(jacobian, self.inertia(), signs, velocity, impulse, friction=self.friction)
+
         def project(position, touching):
             return project_overlap(
                 scene.projection,
@@ -275,5 +347,20 @@ class ImpactNetwork(AbstractModel):
             detect=detect,
             impulse=impulse,
             project=project,
+            friction=brake if self.rough else None,
         )
         return after, detect(state.position + step_size * state.velocity, state.velocity)
+
+
+def _restitution(law: Float[Array, "contacts terms"], rate: PerContact) -> PerContact:
+    """e by a law per contact: a constant, or a polynomial in the logarithm of the closing speed."""
+    if law.shape[-1] == 1:
+        return law[:, 0]
+    # A polynomial fitted over the speeds that were seen means nothing far from them.
+    slowness = jnp.log(jnp.maximum(-rate, 1e-6))
+    powers = jnp.stack([slowness**k for k in range(law.shape[-1])], axis=1)
+    return jnp.clip(jnp.sum(law * powers, axis=1), 0, 1)
+
+
+def _unit(vectors: Float[Array, "rows dimension"]) -> Float[Array, "rows dimension"]:
+    return vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
