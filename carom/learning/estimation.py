@@ -133,31 +133,38 @@ def segment_residuals(
     return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
 
 
-@partial(jax.jit, static_argnames=("unravel", "own", "most"))
+@partial(jax.jit, static_argnames=("unravel", "own", "most", "iterations"))
 def unexplained(
     template: ImpactNetwork,
     hinge: Scalar,
     units: Units,
     estimate: Estimate,
     segments: Segments,
+    others: Float[Values, "segments local"] | None = None,
     *,
     unravel: SharedShape,
     own: RunShape,
     most: int | None = None,
+    iterations: int = 8,
 ) -> Float[Array, "segments"]:
-    """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are."""
+    """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are.
+
+    `others` are further start values of these unknowns.
+    """
     unknowns, noise = estimate[:2]
     residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
     nothing = jnp.zeros_like(unknowns.shared)
     first = jnp.asarray(unknowns.local)
-    prior = Prior(nothing, nothing, first, jnp.zeros_like(first), lambda shared: nothing[:1])
-    local = settle(residuals, unknowns, segments, prior, iterations=8)
+    if iterations:
+        second = first if others is None else jnp.asarray(others)
+        prior = Prior(nothing, nothing, second, jnp.zeros_like(first), lambda shared: nothing[:1])
+        first = settle(residuals, unknowns, segments, prior, iterations=iterations)
 
     def cost(local, data):
         measured, others = residuals(unknowns.shared, local, data)
         return 0.5 * (jnp.sum(measured**2) + jnp.sum(others**2))
 
-    return jax.vmap(cost)(local, segments)
+    return jax.vmap(cost)(first, segments)
 
 
 @partial(jax.jit, static_argnames=("unravel", "own", "most"))

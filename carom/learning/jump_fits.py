@@ -64,6 +64,8 @@ class RunStack:
     value: Float[np.ndarray, "runs bodies dimension rows"]
     ramps: Float[np.ndarray, "runs bodies dimension instants rows"]
     """What a jump of velocity by 1 at every instant changes."""
+    bends: Float[np.ndarray, "runs bodies dimension instants rows"]
+    """What no parabola explains of that."""
     counts: Float[np.ndarray, "runs"]
 
     @classmethod
@@ -97,9 +99,9 @@ class RunStack:
         smooth[..., -1, 2] = np.sqrt(stiffness)[None, None]
         basis, triangle = np.linalg.qr(smooth)
         ramps = rows(weight[:, :, :, None] * ramp[:, None, None], 0)
-        return cls(
-            time, instants, basis, triangle, rows(value, 0), ramps, known.sum(axis=(1, 2, 3, 4)).astype(float)
-        )
+        bends = _beyond(basis, ramps)
+        counts = known.sum(axis=(1, 2, 3, 4)).astype(float)
+        return cls(time, instants, basis, triangle, rows(value, 0), ramps, bends, counts)
 
     def take(self, rows: Int[np.ndarray, "some"]) -> "RunStack":
         """Some of the runs."""
@@ -107,15 +109,19 @@ class RunStack:
 
     def smoothed(self, x: np.ndarray) -> np.ndarray:
         """What no parabola explains of rows (runs bodies dimension … rows)."""
-        basis = self.basis
-        for _ in range(x.ndim - 4):
-            basis = basis[:, :, :, None]
-        return x - np.einsum("...ri,...i->...r", basis, np.einsum("...ri,...r->...i", basis, x))
+        return _beyond(self.basis, x)
 
     def parabola(self, x: np.ndarray) -> np.ndarray:
         """Coefficients q, v, a of every coordinate."""
         inner = np.einsum("rkdni,rkdn->rkdi", self.basis, x)
         return np.linalg.solve(self.triangle, inner[..., None])[..., 0]
+
+
+def _beyond(basis: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Rows (runs bodies dimension … rows) without what an orthonormal basis explains."""
+    basis = basis.reshape(*basis.shape[:3], *(1,) * (x.ndim - 4), *basis.shape[3:])
+    inner = np.swapaxes(basis, -1, -2) @ x[..., None]
+    return x - (basis @ inner)[..., 0]
 
 
 class Jumps(NamedTuple):
@@ -188,7 +194,7 @@ class JumpFits:
         raw = direction[..., None] * ramp
         column = np.moveaxis(runs.smoothed(np.moveaxis(raw, 1, 3)), 3, 1)
         left = runs.smoothed(runs.value)
-        flat = column.reshape(*column.shape[:2], -1)
+        flat = column.reshape(*column.shape[:2], int(np.prod(column.shape[2:])))
         size = np.sqrt(np.sum(flat**2, axis=-1))
         unit = flat / np.where(size > 1e-9, size, 1)[..., None]
         gram = np.einsum("rcn,rdn->rcd", unit, unit)
@@ -243,7 +249,7 @@ class JumpFits:
         """Half the decrease of the sum of squares by one more impact, per run, contact and instant; gaps."""
         runs, contacts = self.runs, self.contacts
         gap, normal = contacts.gaps_and_normals(motion.position(runs.instants))  # runs instants contacts
-        ramps = runs.smoothed(runs.ramps)
+        ramps = runs.bends
         told = np.einsum("rkdtn,rkdn->rtkd", ramps, motion.left)
         size = np.einsum("rkdtn,rkdtn->rtkd", ramps, ramps)
         known = np.einsum("rkdtn,rckdn->rctkd", ramps, motion.basis)

@@ -24,6 +24,7 @@ from carom.learning.latent_fit import LatentFit, describe
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.least_squares import Unknowns
 from carom.learning.problem import Problem
+from carom.learning.reconsidering import changes, reconsider
 from carom.learning.rescheduling import reschedule
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, layout
@@ -46,6 +47,8 @@ ROUNDS, SETTLED = 16, 0.2
 
 RESCHEDULES = 4
 """Times at most that impacts are moved to likelier steps."""
+FEW = 0.01
+"""The share of short runs whose impacts may still change when they count as found."""
 
 
 def fit_latent(
@@ -178,6 +181,8 @@ def _fit_scheme(
     history[:] = [values[chosen] for values in history]
     if scheme == "cd_lagrange":
         problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
+    if problems[0].short and scheme != "cd_lagrange":
+        problems, outcome = _reconsider(run, problems, template, unravel, outcome, places)
     for horizon in horizons[1:]:
         coarser = layout(recordings[0], horizon)
         joined = _joined(outcome.estimate, places, coarser)
@@ -228,6 +233,27 @@ def _reschedule(
     return problems, outcome
 
 
+def _reconsider(
+    run,
+    problems: list[Problem],
+    template: ImpactNetwork,
+    unravel: SharedShape,
+    outcome: Outcome,
+    places: Layout,
+) -> tuple[list[Problem], Outcome]:
+    """Impacts of short runs in doubt anew, and the model anew, until hardly any changes."""
+    for _ in range(RESCHEDULES):
+        before = problems
+        problems = [
+            reconsider(problem, template, unravel, _pick(outcome, index).estimate, LOOSE)
+            for index, problem in enumerate(problems)
+        ]
+        outcome = run(outcome.estimate, problems, places)
+        if all(changes(old, new) <= FEW * len(places.run) for old, new in zip(before, problems, strict=True)):
+            break
+    return problems, outcome
+
+
 def _run(
     template: ImpactNetwork,
     unravel: SharedShape,
@@ -251,6 +277,8 @@ def _run(
     estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
     found = [None if free else problem.most(template) for problem in problems]
     most = None if None in found else max(number for number in found if number is not None)
+    # Each of many segments may still move a little.
+    enough = SETTLED * max(1.0, len(places.run) / 20)
     hinge, before = LOOSE, np.full(len(problems), -np.inf)
     number = 0
     while True:
@@ -260,7 +288,7 @@ def _run(
         estimate, likelihood = outcome.estimate, np.asarray(outcome.log_likelihood)
         history.append(likelihood)
         # What is not finite will not settle by itself, nor should the others wait for it.
-        moving = np.isfinite(likelihood) & (np.abs(likelihood - before) > SETTLED)
+        moving = np.isfinite(likelihood) & (np.abs(likelihood - before) > enough)
         number += 1
         if number == ROUNDS or (not moving.any() and (hinge <= HINGE or not tighten)):
             return outcome

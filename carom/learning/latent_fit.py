@@ -226,7 +226,7 @@ def _reach(recording: Recording) -> np.ndarray:
 
 def _near(found: Impacts, width: int = 5) -> np.ndarray:
     """Samples within a few of an impact."""
-    struck = found.chosen.any(axis=1)
+    struck = np.any(found.chosen, axis=1).astype(float)
     steps = np.convolve(struck, np.ones(2 * width), "full")[width - 1 :][: len(struck)] > 0
     return np.concatenate([steps[:1], steps])
 

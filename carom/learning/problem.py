@@ -12,7 +12,7 @@ from carom.learning.latent_settings import LatentSettings
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
 from carom.learning.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
-from carom.learning.short_runs import LONGEST, find_in_short_runs
+from carom.learning.short_runs import AT_ONCE, LONGEST, find_in_short_runs
 from carom.learning.ties import law_of, surface_map, tilt_map
 from carom.learning.touch_sensor import TouchSensor
 from carom.learning.unknowns import MASS_SPREAD, Units
@@ -104,8 +104,9 @@ class Problem:
         """How many contacts a step has at most by schedule; None where that does not spare any work."""
         scene = template.scene
         found = max((int(found.chosen.sum(axis=1).max(initial=0)) for found in self.impacts), default=0)
+        most = AT_ONCE if self.short else max(found, 1)
         listed = template.scheme == "constraint_exact" and not any(w.edges for w in scene.geometry.walls)
-        return max(found, 1) if listed and max(found, 1) < scene.contacts else None
+        return most if listed and most < scene.contacts else None
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
         """The same recording with its impacts elsewhere."""

@@ -25,6 +25,8 @@ PRIOR_LOG_ODDS = -10.0
 """Of an impact of one contact in one step, with what its free size and instant can explain by chance."""
 MOST = 6
 """Impacts of one run at most."""
+AT_ONCE = 2
+"""Impacts of one step at most: the cost of a step grows with the square of this number."""
 COARSE_VELOCITY, COARSE_POSITION = 0.02, 0.1
 """What instants and normals leave unexplained: of a typical speed, and of the way gone in a step."""
 SURFACE = 0.1
@@ -93,14 +95,15 @@ def _pursue(
     whole = RunStack.of(runs, coarse, 1 / np.maximum(1.5 * acceleration, 1e-9) ** 2)
     count, dimension = len(runs), scene.dimension
     contact, instant = np.full((count, MOST), -1), np.zeros((count, MOST), int)
-    odds = np.zeros((count, MOST))
     normal = np.zeros((count, MOST, dimension))
     banned = np.zeros((count, scene.contacts), bool)
     active = np.arange(count)
     # A turn finds an impact or rules one out.
     for _ in range(3 * MOST):
         search = JumpFits(whole.take(active), contacts, shares, masses_known)
-        motion, normal[active] = search.settled(Jumps(contact[active], instant[active]), normal[active])
+        used = int((contact >= 0).sum(axis=1).max())
+        jumps = Jumps(contact[active, :used], instant[active, :used])
+        motion, normal[active, :used] = search.settled(jumps, normal[active, :used])
         gain, gap = search.gains(motion)
         value = gain - 0.5 * (gap / spread) ** 2 + PRIOR_LOG_ODDS
         value = np.where(banned[active][:, None], -np.inf, value)
@@ -109,18 +112,19 @@ def _pursue(
         strength = flat[np.arange(len(active)), best] if flat.shape[1] else np.full(len(active), -np.inf)
         slot = np.sum(contact[active] >= 0, axis=1)
         going = (strength > 0) & (slot < MOST)
-        active, best, strength, slot = active[going], best[going], strength[going], slot[going]
+        active, best, slot = active[going], best[going], slot[going]
         if not len(active):
             break
         time, which = np.divmod(best, scene.contacts)
-        contact[active, slot], instant[active, slot], odds[active, slot] = which, time, strength
+        contact[active, slot], instant[active, slot] = which, time
         banned[active, which] = True
         tried = JumpFits(whole.take(active), contacts, shares, masses_known)
-        jumps = Jumps(contact[active], instant[active])
+        used = int(slot.max()) + 1
+        jumps = Jumps(contact[active, :used], instant[active, :used])
         normal[active, slot] = contacts.gaps_and_normals(motion.position(search.runs.instants))[1][
             np.flatnonzero(going), time, which
         ]
-        moved, normal[active] = tried.settled(jumps, normal[active])
+        moved, normal[active, :used] = tried.settled(jumps, normal[active, :used])
         _, _, before, after = (part[np.arange(len(active)), slot] for part in tried.at(moved, jumps))
         slack = 4 * coarse[1] + 0.1 * np.abs(before)
         wrong = (before > slack) | (after < -slack) | (after > -before + slack)
@@ -131,13 +135,14 @@ def _pursue(
     freedom = np.maximum(whole.counts - 2 * scene.coordinates, 1)
     squares = np.sum(motion.left**2, axis=(1, 2, 3))
     explained = squares < freedom + BEYOND * np.sqrt(2 * freedom)
+    here = search.at(motion, jumps)
     return [
-        _described(run, scene, noise, acceleration, row, jumps, odds, search.at(motion, jumps), explained)
+        _described(run, scene, noise, acceleration, row, jumps, here, explained)
         for row, run in enumerate(runs)
     ]
 
 
-def _described(run, scene, noise, acceleration, row: int, jumps: Jumps, odds, here, explained) -> Impacts:
+def _described(run, scene, noise, acceleration, row: int, jumps: Jumps, here, explained) -> Impacts:
     """What was found in one run."""
     found = _nothing(run, scene, noise, acceleration)
     gap, _, before, after = here
@@ -147,9 +152,20 @@ def _described(run, scene, noise, acceleration, row: int, jumps: Jumps, odds, he
         found.gap[step, j], found.before[step, j], found.after[step, j] = (
             x[row, slot] for x in (gap, before, after)
         )
-        # In so few samples a neighbouring step is never ruled out for good.
-        found.log_odds[max(step - 1, 0) : step + 2, j] = odds[row, slot]
-    return replace(found, explained=bool(explained[row]))
+    if found.chosen.sum(axis=1).max() > AT_ONCE:
+        return replace(_nothing(run, scene, noise, acceleration), explained=False)
+    return replace(allow_neighbours(found), explained=bool(explained[row]))
+
+
+def allow_neighbours(found: Impacts) -> Impacts:
+    """The same impacts with log-odds that leave their neighbouring steps as likely.
+
+    In so few samples none is ruled out for good.
+    """
+    odds = np.full(found.log_odds.shape, -np.inf)
+    for step, contact in np.argwhere(found.chosen):
+        odds[max(step - 1, 0) : step + 2, contact] = 0.0
+    return replace(found, log_odds=odds)
 
 
 def _typical_speed(runs: Sequence[Run]) -> float:
