@@ -168,21 +168,30 @@ class JumpFits:
     shares: Float[np.ndarray, "contacts 2"]
     """Inverse masses of the two bodies, the second negative and 0 at a wall."""
     masses_known: bool
+    rough: bool
+    """Whether friction may turn a jump away from the normal."""
 
     def columns(self, jumps: Jumps, normal: Float[np.ndarray, "runs found dimension"]):
         """What the impacts change: (runs, columns, bodies, dimension) directions, and their instants.
 
-        Two columns for every impact, one for each body; both bodies in the first where masses are known.
+        Two columns for every impact along the normal, or along every axis where there is friction: one for
+        each body, or both bodies in the first where masses are known.
         """
         count, found = jumps.contact.shape
         bodies, dimension = self.runs.value.shape[1:3]
-        direction = np.zeros((count, found, 2, bodies, dimension))
+        axes = np.broadcast_to(np.eye(dimension), (count, found, dimension, dimension))
+        axes = axes if self.rough else normal[:, :, None]
+        direction = np.zeros((count, found, axes.shape[2], 2, bodies, dimension))
         row, place = np.nonzero(jumps.contact >= 0)
         j = jumps.contact[row, place]
         for body, side in ((self.contacts.first[j], 0), (self.contacts.second[j], 1)):
             column = 0 if self.masses_known else side
-            direction[row, place, column, body] += self.shares[j, side][:, None] * normal[row, place]
-        return direction.reshape(count, 2 * found, bodies, dimension), np.repeat(jumps.instant, 2, axis=1)
+            share = self.shares[j, side][:, None, None] * axes[row, place]
+            for axis in range(axes.shape[2]):
+                direction[row, place, axis, column, body] += share[:, axis]
+        each = 2 * axes.shape[2]
+        direction = direction.reshape(count, each * found, bodies, dimension)
+        return direction, np.repeat(jumps.instant, each, axis=1)
 
     def motion(self, jumps: Jumps, normal: Float[np.ndarray, "runs found dimension"]) -> JumpMotion:
         """Least squares with these impacts."""
@@ -210,7 +219,8 @@ class JumpFits:
         )
         amount = amount / np.where(used, size, 1)
         explained = np.einsum("rc,rckdn->rkdn", amount, raw)
-        change = (amount[:, :, None, None] * direction).reshape(count, found, 2, *direction.shape[2:])
+        each = direction.shape[1] // max(found, 1)
+        change = (amount[:, :, None, None] * direction).reshape(count, found, each, *direction.shape[2:])
         return JumpMotion(
             runs.parabola(runs.value - explained),
             change.sum(axis=2),
@@ -246,7 +256,10 @@ class JumpFits:
         return gap, normal, rates[0], rates[1]
 
     def gains(self, motion: JumpMotion) -> tuple[np.ndarray, np.ndarray]:
-        """Half the decrease of the sum of squares by one more impact, per run, contact and instant; gaps."""
+        """Half the decrease of the sum of squares by one more impact, per run, contact and instant; gaps.
+
+        Friction is left out here: it does not change the part of a jump along the normal.
+        """
         runs, contacts = self.runs, self.contacts
         gap, normal = contacts.gaps_and_normals(motion.position(runs.instants))  # runs instants contacts
         ramps = runs.bends

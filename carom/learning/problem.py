@@ -65,7 +65,8 @@ class Problem:
                     recording.runs,
                     template.scene,
                     masses_known=masses_known,
-                    surfaces_known=not (learned.gap or learned.gap_per_run),
+                    surfaces_known=not (learned.gap or learned.gap_per_run or learned.normals),
+                    rough=template.rough,
                 ),
                 None,
             )

@@ -36,7 +36,7 @@ BEYOND = 6.0
 
 
 def find_in_short_runs(
-    runs: Sequence[Run], scene: Scene, *, masses_known: bool, surfaces_known: bool
+    runs: Sequence[Run], scene: Scene, *, masses_known: bool, surfaces_known: bool, rough: bool = False
 ) -> list[Impacts]:
     """The impacts of every run, none longer than `LONGEST` samples.
 
@@ -44,6 +44,7 @@ def find_in_short_runs(
         scene: the candidate contacts.
         masses_known: whether the share of each body in a jump is known.
         surfaces_known: whether the surfaces are where the scene has them.
+        rough: whether there is friction.
     """
     noise, acceleration = _roughness(runs)
     found: dict[int, Impacts] = {}
@@ -53,7 +54,7 @@ def find_in_short_runs(
         if length < 3:
             results = [_nothing(run, scene, noise, acceleration) for run in alike]
         else:
-            results = _pursue(alike, scene, noise, acceleration, masses_known, surfaces_known)
+            results = _pursue(alike, scene, noise, acceleration, masses_known, surfaces_known, rough)
         found.update(zip(rows, results, strict=True))
     return [found[index] for index in range(len(runs))]
 
@@ -81,6 +82,7 @@ def _pursue(
     acceleration: Float[np.ndarray, "dimension"],
     masses_known: bool,
     surfaces_known: bool,
+    rough: bool,
 ) -> list[Impacts]:
     """Runs of one length, one more impact in every turn."""
     contacts = ContactArrays.of(scene)
@@ -100,7 +102,7 @@ def _pursue(
     active = np.arange(count)
     # A turn finds an impact or rules one out.
     for _ in range(3 * MOST):
-        search = JumpFits(whole.take(active), contacts, shares, masses_known)
+        search = JumpFits(whole.take(active), contacts, shares, masses_known, rough)
         used = int((contact >= 0).sum(axis=1).max())
         jumps = Jumps(contact[active, :used], instant[active, :used])
         motion, normal[active, :used] = search.settled(jumps, normal[active, :used])
@@ -118,7 +120,7 @@ def _pursue(
         time, which = np.divmod(best, scene.contacts)
         contact[active, slot], instant[active, slot] = which, time
         banned[active, which] = True
-        tried = JumpFits(whole.take(active), contacts, shares, masses_known)
+        tried = JumpFits(whole.take(active), contacts, shares, masses_known, rough)
         used = int(slot.max()) + 1
         jumps = Jumps(contact[active, :used], instant[active, :used])
         normal[active, slot] = contacts.gaps_and_normals(motion.position(search.runs.instants))[1][
@@ -129,7 +131,7 @@ def _pursue(
         slack = 4 * coarse[1] + 0.1 * np.abs(before)
         wrong = (before > slack) | (after < -slack) | (after > -before + slack)
         contact[active[wrong], slot[wrong]] = -1
-    search = JumpFits(whole, contacts, shares, masses_known)
+    search = JumpFits(whole, contacts, shares, masses_known, rough)
     jumps = Jumps(contact, instant)
     motion, _ = search.settled(jumps, normal)
     freedom = np.maximum(whole.counts - 2 * scene.coordinates, 1)
