@@ -20,7 +20,7 @@ from carom.experiments.fingerprint import fingerprint
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
 from carom.learning import LatentFit, LatentSettings, Learned, fit_latent
-from carom.systems import Billiards
+from carom.systems import BallBox, Billiards
 from carom.types import State
 
 CHUNKS, STEPS, STEP_SIZE = 800, 5, 0.01
@@ -104,7 +104,7 @@ def learn_row(row: LearningRow, seeds: Sequence[int], tell: Tell) -> dict[str, A
 
 
 def glimpses(
-    system: Billiards,
+    system: Billiards | BallBox,
     *,
     seed: int,
     noise: float,

@@ -1,0 +1,118 @@
+"""A model learned on some balls, in one box and at one step, asked for others: beside one trained in place.
+
+Balls fall in a box. The field, restitution and friction are learned from short glimpses; forecasts are judged
+by exact physics, from starts that were never seen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from carom.evaluation import paper_rmse
+from carom.experiments.bodies_learning import glimpses
+from carom.experiments.fingerprint import fingerprint
+from carom.experiments.pieces import Piece
+from carom.experiments.workers import Tell
+from carom.learning import LatentSettings, Learned, fit_latent
+from carom.models import ImpactNetwork, forecast
+from carom.systems import BallBox
+from carom.types import State
+
+CHUNKS, NOISE, SECONDS, STARTS = 400, 0.01, 0.4, 20
+"""Glimpses to learn from and their noise; how long a forecast lasts, and from how many starts."""
+SETTINGS = LatentSettings(
+    learned=Learned(restitution="constant", laws="kind", gap=False),
+    scheme="constraint_exact",
+    hidden=8,
+    starts=1,
+)
+"""Told are the radii and the walls; not the field, nor the restitution of walls and of pairs."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Balls in a box, recorded at a step."""
+
+    balls: int
+    size: tuple[float, ...] = (1.0, 1.0)
+    step_size: float = 0.01
+
+    @property
+    def system(self) -> BallBox:
+        return BallBox(size=self.size, radii=(0.1,) * self.balls, restitution=0.9, gravity=2.0)
+
+
+FIVE = Setting(5)
+TRANSFERS: dict[str, tuple[Setting, Setting]] = {
+    "two balls to five": (Setting(2), FIVE),
+    "one box to another": (FIVE, replace(FIVE, size=(1.6, 0.8))),
+    "h to h over 4": (FIVE, replace(FIVE, step_size=0.0025)),
+    "h to 4 h": (FIVE, replace(FIVE, step_size=0.04)),
+}
+"""Where a model is learned, and where it forecasts."""
+
+
+def transfer_pieces(seeds: Sequence[int], folder: Path) -> list[Piece]:
+    """The work, each transfer kept in a file of the folder."""
+    constants = SETTINGS, CHUNKS, NOISE, SECONDS, STARTS
+    return [
+        Piece(
+            folder / f"transfer.{name.replace(' ', '-')}.json",
+            fingerprint("transfer", there, here, constants, tuple(seeds)),
+            partial(transfer, name, tuple(seeds)),
+            cost=2.0 * len(seeds),
+        )
+        for name, (there, here) in TRANSFERS.items()
+    ]
+
+
+def transfer(name: str, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
+    """Errors of a model from elsewhere and of one trained in place, per seed."""
+    there, here = TRANSFERS[name]
+    lines = []
+    for number, seed in enumerate(seeds):
+        elsewhere, in_place = learned(there, seed), learned(here, seed)
+        moved = elsewhere.in_scene(here.system.scene(), step_size=here.step_size)
+        lines.append(
+            {
+                "seed": seed,
+                "transferred": forecast_errors(moved, here, seed),
+                "in_place": forecast_errors(in_place, here, seed),
+            }
+        )
+        tell((number + 1) / len(seeds))
+    return {"name": name, "learned": asdict(there), "forecast": asdict(here), "rows": lines}
+
+
+def learned(setting: Setting, seed: int) -> ImpactNetwork:
+    """The model of a setting from glimpses of it."""
+    recording, _ = glimpses(
+        setting.system, seed=seed, noise=NOISE, chunks=CHUNKS, step_size=setting.step_size
+    )
+    scene = replace(setting.system.scene(), restitution=1.0)
+    return fit_latent(recording.with_scene(scene), SETTINGS, seed=seed).model
+
+
+def forecast_errors(model: ImpactNetwork, setting: Setting, seed: int) -> list[float]:
+    """The paper's error against exact physics, from starts that no glimpse has."""
+    steps = round(SECONDS / setting.step_size)
+    system = setting.system
+    # Glimpses draw the numbers of their starts below 2³¹.
+    starts = [system.random_start(2**31 + 1000 * seed + number) for number in range(STARTS)]
+    stacked = jax.tree.map(lambda *parts: np.stack([np.asarray(part) for part in parts]), *starts)
+    truth = system.motions(stacked, steps=steps, step_size=setting.step_size)
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), stacked)
+    predicted = jax.vmap(lambda start: forecast(model, start, steps))(single)
+    return [
+        paper_rmse(
+            State(predicted.position[number], predicted.velocity[number]),
+            State(truth.position[:, number], truth.velocity[:, number]),  # pyright: ignore
+        )
+        for number in range(STARTS)
+    ]
