@@ -26,7 +26,7 @@ from rich.table import Table
 
 import carom
 from carom.integrators import event_driven_motion
-from carom.systems import BallBox, Billiards
+from carom.systems import AbstractBoxedBalls, BallBox, Billiards
 from carom.systems.balls import LISTED, AbstractBalls
 from carom.types import State
 
@@ -39,16 +39,15 @@ SHARE = 0.126
 """Share of the table under the balls, that of 16 balls of radius 0.05 on 1 m²."""
 
 
-def table(balls: int, *, gravity: bool = False) -> AbstractBalls:
+def table(balls: int, *, gravity: bool = False) -> AbstractBoxedBalls:
     """Equal balls in a unit box, as dense whatever their number."""
     radius = float(np.sqrt(SHARE / np.pi / balls))
     kind = BallBox if gravity else Billiards
     return kind(size=(1.0, 1.0), radii=(radius,) * balls)
 
 
-def starts(system: AbstractBalls, scenes: int) -> State:
+def starts(system: AbstractBoxedBalls, scenes: int) -> State:
     """Scenes 0, 1, …: random places, speeds of mean square 1."""
-    assert isinstance(system, Billiards | BallBox)
     states = [system.random_start(seed=seed) for seed in range(scenes)]
     return State(
         jnp.stack([state.position for state in states]), jnp.stack([state.velocity for state in states])

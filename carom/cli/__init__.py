@@ -11,6 +11,7 @@ from carom.cli.fit import fit
 from carom.cli.forecast import forecast
 from carom.cli.output import discard_output, flush_output
 from carom.cli.reproduce import reproduce
+from carom.cli.show import show
 from carom.cli.simulate import simulate
 from carom.errors import InputError
 
@@ -18,6 +19,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate,
     "fit": fit,
     "forecast": forecast,
+    "show": show,
     "reproduce": reproduce,
     "demo": demo,
 }

@@ -34,15 +34,21 @@ def require_output(path: Path, *, overwrite: bool) -> None:
             raise InputError(f"{path}: this file exists; choose another name or pass --overwrite.")
 
 
+def parse_numbers(text: str, *, option: str, count: int | None = None) -> tuple[float, ...]:
+    """Numbers separated by commas; `count` is how many are hoped for, where that is known."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        wanted = "them" if count is None else str(count)
+        raise InputError(
+            f"{option}: “{text}” is not a list of numbers; separate {wanted} by commas."
+        ) from None
+
+
 def parse_state(text: str, *, bodies: int, dimension: int, option: str) -> State:
     """Positions then velocities, separated by commas."""
     count = 2 * bodies * dimension
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"{option}: “{text}” is not a list of numbers; separate {count} by commas."
-        ) from None
+    numbers = list(parse_numbers(text, option=option, count=count))
     if len(numbers) != count:
         raise InputError(f"{option}: {len(numbers)} numbers were given, but {count} are needed.")
     state = state_from_numbers(numbers, bodies=bodies, dimension=dimension)

@@ -9,11 +9,10 @@ import jax
 import tyro
 
 from carom.cli.arguments import require_range, require_seed
+from carom.cli.inputs import beside, read_described
 from carom.cli.output import print_json, print_table, progress
-from carom.data import Recording, read_recording, read_system_file
-from carom.data.files.input_file import require_file
+from carom.data import Recording
 from carom.data.files.system_file import Learn
-from carom.data.files.tables import MAXIMUM_BYTES
 from carom.errors import InputError
 from carom.evaluation import paper_rmse
 from carom.learning import (
@@ -121,20 +120,7 @@ def fit(
         )
     if model != "vin" and scheme != "velocity_verlet":
         raise InputError(f"--scheme {scheme}: only the model vin has it; add --model vin.")
-    require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
-    system_path = system or recording.with_suffix(".toml")
-    if system is None and not system_path.exists():
-        raise InputError(
-            f"{recording}: there is no system file {system_path} beside it; name one with --system."
-        )
-    description = read_system_file(system_path)
-    data = read_recording(
-        recording,
-        columns=description.columns,
-        scene=description.scene,
-        step_size=description.step_size,
-        missing=description.missing,
-    )
+    data, description = read_described(recording, system)
     if recipe == "carom":
         if model != "cd-lagrange":
             raise InputError(f"--model {model} needs the paper's recipe; add --recipe paper.")
@@ -169,7 +155,9 @@ def fit(
     if model == "cd-lagrange":
         options |= {"learn_inertia": description.learn.masses, "learn_damping": description.learn.damping}
     elif description.learn.masses or description.learn.damping:
-        raise InputError(f"{system_path}, [learn]: only the model cd-lagrange learns masses or damping.")
+        raise InputError(
+            f"{beside(recording, system)}, [learn]: only the model cd-lagrange learns masses or damping."
+        )
     if model == "vin":
         options["scheme"] = scheme
     untrained = MODELS[model].for_recording(data, key=jax.random.key(seed), **options)

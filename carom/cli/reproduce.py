@@ -11,6 +11,8 @@ from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError
 from carom.experiments.ablations import ABLATIONS
 from carom.experiments.animation import write_animations
+from carom.experiments.bodies import run_bodies, write_bodies
+from carom.experiments.bodies_figures import write_bodies_figures
 from carom.experiments.classifier import CASES, run_cases
 from carom.experiments.classifier_tables import HEADER, case_lines, write_classifier
 from carom.experiments.figures import write_figures
@@ -31,7 +33,7 @@ from carom.experiments.run import plan, run_units
 from carom.experiments.statistics import score, spread
 from carom.experiments.workers import available_cores
 
-CLASSIFIER, MEASURED = "classifier", "measured"
+CLASSIFIER, MEASURED, BODIES = "classifier", "measured", "bodies"
 """The experiments of the recipe carom that are not rows of its table."""
 
 
@@ -57,9 +59,10 @@ def reproduce(
     Example: carom reproduce ball cradle --runs 5 --protocol published
 
     With --recipe carom: what latent states and contacts make of the same systems, without touch too; it
-    writes learning.json and prints a table. Two names stand for other experiments there. classifier: the
+    writes learning.json and prints a table. Three names stand for other experiments there. classifier: the
     paper's contact classifier against a learned gap, in classifier.json. measured: what the recipe makes of
     measured recordings (carom reproduce measured --recipe carom --data FOLDER), in measured.json and figures.
+    bodies: many bodies in one to three dimensions, in bodies.json and figures.
     With --grid: the ball over noise, number of bounces and touch, with the paper's models and the oracle, in
     grid.json and a heat map.
 
@@ -68,8 +71,8 @@ def reproduce(
     Args:
         names: Experiments, by the beginning of their names (pendulum, ball, cradle, …), or with --grid
             learners (carom, cd-lagrange, resnet, oracle); all by default.
-        out: Folder for units, figures, the page, and paper.json, learning.json, grid.json, classifier.json or
-            measured.json.
+        out: Folder for units, figures, the page, and paper.json, learning.json, grid.json, classifier.json,
+            measured.json or bodies.json.
         recipe: The paper's, or the one that estimates states, contacts and parameters together.
         data: Folder of measured recordings, by default that of the environment variable CAROM_DATA.
         runs: Seeds per model, trained together; of measured recordings, random crops.
@@ -108,6 +111,8 @@ def reproduce(
             _reproduce_grid(names, seeds, out, workers=workers, quick=quick, json=json)
         elif names == (MEASURED,):
             _reproduce_measured(measured_folder(data), seeds, out, workers=workers, json=json)
+        elif names == (BODIES,):
+            _reproduce_bodies(seeds, out, workers=workers, json=json)
         elif names == (CLASSIFIER,):
             _reproduce_classifier(seeds, out, workers=workers, json=json)
         else:
@@ -240,6 +245,29 @@ def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, js
     errors = spread(line["energy_mse"] for line in document["pendulum"]["rows"])
     print(f"Pendulum, energy error on the last fifth: {errors.mean:.4g}; published: 0.0145 ± 0.0047.")
     print(f"Written to {out}: measured.json has every number, figures the pictures.")
+
+
+def _reproduce_bodies(seeds: range, out: Path, *, workers: int, json: bool) -> None:
+    started = time.monotonic()
+    folder = _folder(out, "bodies")
+    with progress("measuring") as tell:
+        results = run_bodies(seeds, folder, workers=workers, progress=tell)
+    command = f"carom reproduce {BODIES} --recipe carom {_seed_options(seeds)}"
+    document = write_bodies(results, out / "bodies.json", seeds=seeds, command=command)
+    write_bodies_figures(document, out / "figures")
+    if json:
+        print_json({"out": str(out), "seconds": time.monotonic() - started})
+        return
+    kept = document["mechanics"]["conservation"]
+    print_table(
+        f"Elastic balls over {kept['steps']} steps, the worst of {len(seeds)} scenes",
+        ("dimension", "gravity", "energy strays by", "overlap / m"),
+        [
+            (row["dimension"], "yes" if row["gravity"] else "no", max(row["drift"]), max(row["overlap"]))
+            for row in kept["rows"]
+        ],
+    )
+    print(f"Written to {out}: bodies.json has every number, figures the pictures.")
 
 
 def _seed_options(seeds: range) -> str:

@@ -14,7 +14,8 @@ from carom.types import State, Trajectory, VelocityGrid
 
 Truth = Literal["exact", "scheme", "pymunk", "mujoco"]
 """`exact`: impacts at their true instants. `scheme`: the CD-Lagrange step at the sample step size, which
-flatters models that use the same step. `pymunk`, `mujoco`: the same by a physics engine, ball and cradle."""
+flatters models that use the same step. `pymunk`, `mujoco`: the same by a physics engine, for the ball, the
+cradle and balls among planes."""
 
 
 def simulate(

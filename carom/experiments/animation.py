@@ -1,8 +1,6 @@
 """The motions as moving pictures: the truth and every model side by side."""
 
-import io
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +9,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
-from PIL import Image
 
-from carom.atomic import atomic_write
-from carom.experiments.palette import reduce_colors
+from carom.experiments.gif import frame_samples, save_animation
 from carom.experiments.paper import EXPERIMENTS
 from carom.experiments.style import figure_style, look
 from carom.experiments.units import Group, grouped, load_units
 from carom.systems import AbstractSystem, NewtonsCradle
 
 ANIMATED = ("ball", "cradle")
-SECONDS, FRAMES_PER_SECOND = 10.0, 20
 GHOST = "#BBBBBB"
-TRANSPARENT = 63
-"""The index after the last colour."""
 
 
 def write_animations(
@@ -67,7 +60,7 @@ def write_animation(group: Group, system: AbstractSystem, path: Path) -> None:
             scenes.append(scene(axes, motion, arrays.truth_position, look(name).color))
         clock = figure.text(0.012, 0.97, "", fontsize=9, va="top")
         frames = []
-        for sample in _frame_samples(len(arrays.time)):
+        for sample in frame_samples(len(arrays.time)):
             clock.set_text(
                 f"{score.title}, protocol “{score.protocol}”, median seeds, t = {arrays.time[sample]:.2f} s"
             )
@@ -75,13 +68,7 @@ def write_animation(group: Group, system: AbstractSystem, path: Path) -> None:
                 drawn.show(sample)
             canvas.draw()
             frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
-    _save(frames, path)
-
-
-def _frame_samples(samples: int) -> list[int]:
-    """Which samples are shown, at most as many as frames fit into the time."""
-    frames = min(samples, int(SECONDS * FRAMES_PER_SECOND))
-    return np.unique(np.linspace(0, samples - 1, frames).astype(int)).tolist()
+    save_animation(frames, path)
 
 
 class _Ball:
@@ -138,30 +125,3 @@ class _Cradle:
         ball = Circle((0, -1), self.radius, facecolor=color if filled else "white", edgecolor=color, zorder=3)
         axes.add_patch(ball)
         return rod, ball
-
-
-def _save(frames: list[np.ndarray], path: Path) -> None:
-    """One palette for all frames, and what does not change from one to the next left transparent: the file is
-    a third as large as what matplotlib's writer makes."""
-    indexed, palette = reduce_colors(frames, TRANSPARENT)
-    pictures = []
-    for before, after in pairwise([None, *indexed]):
-        assert after is not None
-        changed = after if before is None else np.where(after == before, TRANSPARENT, after).astype(np.uint8)
-        picture = Image.fromarray(changed)
-        picture.putpalette([*palette, 255, 255, 255])
-        pictures.append(picture)
-    buffer = io.BytesIO()
-    pictures[0].save(
-        buffer,
-        format="GIF",
-        save_all=True,
-        append_images=pictures[1:],
-        duration=round(1000 / FRAMES_PER_SECOND),
-        loop=0,
-        transparency=TRANSPARENT,
-        disposal=1,
-        optimize=False,
-    )
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(buffer.getvalue())

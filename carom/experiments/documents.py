@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from carom.atomic import atomic_write
+from carom.experiments.bodies_tables import BODIES_SPEED_TABLES, BODIES_TABLES
 from carom.experiments.classifier_tables import classifier_markdown
 from carom.experiments.grid_tables import GRID_TABLES
 from carom.experiments.learning_tables import LEARNING_TABLES
@@ -24,11 +25,14 @@ LEARNING = Path("results/learning.json")
 GRID = Path("results/grid.json")
 CLASSIFIER = Path("results/classifier.json")
 MEASURED = Path("results/measured.json")
+BODIES = Path("results/bodies.json")
+BODIES_SPEED = Path("benchmarks/results/bodies.json")
 PAGES = (
     Path("README.md"),
     Path("docs/reproduction.md"),
     Path("docs/learning.md"),
     Path("docs/measured.md"),
+    Path("docs/bodies.md"),
 )
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
@@ -67,6 +71,8 @@ TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
     **{name: (LEARNING, make) for name, make in LEARNING_TABLES.items()},
     **{name: (GRID, make) for name, make in GRID_TABLES.items()},
     **{name: (MEASURED, make) for name, make in MEASURED_TABLES.items()},
+    **{name: (BODIES, make) for name, make in BODIES_TABLES.items()},
+    **{name: (BODIES_SPEED, make) for name, make in BODIES_SPEED_TABLES.items()},
 }
 """Tables by the name of their marker: the document they are made from, and how."""
 

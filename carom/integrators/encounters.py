@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.flights import Codes, Flight, dot
+from carom.integrators.flights import Codes, Flight, dot, separation
 from carom.mechanics import Balls, length, removed_slip
 
 
@@ -76,12 +76,7 @@ def meeting(balls: Balls, pair: Flight, event: Event) -> Meeting:
     """How the two bodies of an event, or its body and its plane, stand to each other."""
     own, other = pair.position[..., 0], pair.position[..., 1]
     away, radii = own - other, balls.radii[event.subjects]
-    if len(away) == 1:
-        side = jnp.where(event.first < event.second, 1, -1).astype(away.dtype)
-        normal, distance = side[None], side * away[0]
-    else:
-        distance = length(away, axis=0)
-        normal = away / jnp.where(distance > 0, distance, 1)[None]
+    normal, distance = separation(away, event.first, event.second)
     gap, relative = distance - radii[:, 0] - radii[:, 1], pair.velocity[..., 0] - pair.velocity[..., 1]
     if balls.planes:
         facing = balls.normals[event.plane].T
@@ -98,13 +93,17 @@ def exact_instant(
     """The time until an event from a near guess, with its derivative; and whether it is a graze.
 
     One Newton step at a fixed slope makes the instant exact to rounding, and carries the derivative
-    −(∂g/∂ξ)/(dg/dt) of the implicit function theorem, clipped at `grazing_speed`.
+    −(∂g/∂ξ)/(dg/dt) of the implicit function theorem, clipped at `grazing_speed`. A graze takes place where
+    it was planned, as a clipped slope would lead astray, and nothing takes place before now: rounding of slow
+    contacts must not turn back the time of all others.
     """
     elapsed = lax.stop_gradient(elapsed)
     there = meeting(balls, pair.after(elapsed), event)
     rate = lax.stop_gradient(there.rate)
     slope = jnp.where(event.passes, jnp.maximum(rate, grazing_speed), jnp.minimum(rate, -grazing_speed))
-    exact = elapsed - jnp.where(event.hits | event.passes, there.gap / slope, 0)
+    correction = jnp.where(event.hits | event.passes, there.gap / slope, 0)
+    applied = jnp.minimum(jnp.where(jnp.abs(rate) < grazing_speed, 0, correction), elapsed)
+    exact = elapsed - correction + lax.stop_gradient(correction - applied)
     if pair.acceleration is not None:
         speed, slowing = (dot(pair.velocity, x)[:, 0] for x in (pair.velocity, pair.acceleration))
         halts = event.happens & (event.code == Codes(balls.bodies, balls.planes).halt)

@@ -160,4 +160,6 @@ def _among_neighbours(
         ahead = jnp.maximum(progress.near.expiry(progress.flight, clock, end) - clock, 0)
         return count + 1, progress._replace(flight=progress.flight.after(ahead), clock=progress.clock + ahead)
 
-    return lax.while_loop(unfinished, go_on, (0, progress._replace(near=near)))[1]
+    progress = lax.while_loop(unfinished, go_on, (0, progress._replace(near=near)))[1]
+    given_up = lax.stop_gradient(progress.clock) < end
+    return progress._replace(report=progress.report._replace(crowded=progress.report.crowded | given_up))

@@ -37,7 +37,8 @@ class EventReport(NamedTuple):
     grazing: Bool[Array, "*steps scenes"]
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     crowded: Bool[Array, "*steps scenes"]
-    """Some body had more neighbours than a list holds: impacts may have been missed."""
+    """Some body had more neighbours than a list holds, or lists expired too often: impacts may have been
+    missed."""
 
     def with_touched(self, bodies: Bool[Array, "scenes bodies"]) -> "EventReport":
         """The same with more bodies that touched something, where that is asked for."""
@@ -153,16 +154,19 @@ def next_event(
     elapsed, grazes = exact_instant(balls, pair, event, guess, grazing_speed=settings.grazing_speed)
     near = None if progress.near is None else progress.near.after(flight, elapsed)
     flight, clock = flight.after(elapsed), clock + elapsed
-    involved = jnp.take_along_axis(settled, event.subjects, axis=1)
-    disturbed = event.with_body & jnp.any(involved, axis=1)
-    flight = _afforded(balls, flight, progress, disturbed)
-    pair = flight.of(event.subjects)
-
     is_first, is_second = event.is_first(balls.bodies), event.is_second(balls.bodies)
     struck = (is_first & event.hits[:, None]) | is_second
     impacts = progress.impacts + struck.astype(jnp.int32)
     worn = jnp.max(jnp.where(struck, impacts, 0), axis=1)
     tired = worn > settings.max_impacts
+    # Bodies that rest on each other, and bodies beyond all patience, join those that settle.
+    joins = (event.happens & (event.code == codes.press))[:, None] & is_first
+    joins = joins | struck & (worn > 2 * settings.max_impacts)[:, None] | (active & last)[:, None]
+    disturbed = event.with_body & jnp.any(jnp.take_along_axis(settled, event.subjects, axis=1), axis=1)
+    settles = disturbed | jnp.any(joins, axis=1)
+    joined = (settled | joins) & settles[:, None]
+    flight = _afforded(balls, flight, progress, settles)
+    pair = flight.of(event.subjects)
     change = velocity_changes(
         balls, meeting(balls, pair, event), event, tired=tired, rest_speed=settings.rest_speed
     )
@@ -178,8 +182,7 @@ def next_event(
         pair, closed, report = _supported_pair(balls, pair, event, settled, report, settings)
     # The second body goes first: where there is none, it is the first one as it was.
     renewed = [(1, is_second), (0, is_first & active[:, None])]
-    renew = jax.tree.map(lambda old, new: _replaced(old, new, renewed), flight, pair)
-    flight = renew._replace(position=flight.position)
+    flight = jax.tree.map(lambda old, new: _replaced(old, new, renewed), flight, pair)
     progress = progress._replace(flight=flight, clock=clock, impacts=impacts, near=near, report=report)
     others = None if progress.others is None else _rows(progress.others, event.subjects)
     time, upcoming = _upcoming(balls, progress, pair, event.subjects, closed, others, settings, end)
@@ -193,12 +196,7 @@ def next_event(
         events = jnp.where(chosen, upcoming[:, index, None], events)
     progress = progress._replace(times=times, events=events)
 
-    # Bodies that rest on each other, and bodies beyond all patience, join those that settle.
-    joins = (event.happens & (event.code == codes.press))[:, None] & is_first
-    joins = joins | struck & (worn > 2 * settings.max_impacts)[:, None] | (active & last)[:, None]
-    settles = disturbed | jnp.any(joins, axis=1)
     scenes = settles | progress.unplanned
-    joined = (settled | joins) & settles[:, None]
 
     def plan(progress: Progress) -> Progress:
         progress = lax.cond(
@@ -218,8 +216,8 @@ def _replaced(values, pair, renewed):
     return values
 
 
-def _rows(others: Others, subjects: Int[Array, "scenes subjects"]) -> Others:
-    return jnp.take_along_axis(others, subjects[..., None], axis=1)
+def _rows(others: Others, chosen: Int[Array, "scenes 2"]) -> Int[Array, "scenes 2 others"]:
+    return jnp.take_along_axis(others, chosen[..., None], axis=1)
 
 
 def _with_bodies(balls: Balls, contact, event: Event, struck):
@@ -258,7 +256,7 @@ def _supported_pair(balls, pair: Flight, event: Event, settled, report, settings
 def energies(balls: Balls, flight: Flight, bodies: Bool[Array, "scenes bodies"]):
     """Kinetic and potential energy of some bodies of every scene."""
     mass = jnp.where(bodies, balls.masses[None], 0)
-    field = jnp.broadcast_to(balls.field()[:, None, None], flight.position.shape)
+    field = jnp.broadcast_to(balls.field[:, None, None], flight.position.shape)
     kinetic = 0.5 * jnp.sum(mass * dot(flight.velocity, flight.velocity), axis=1)
     return kinetic, -jnp.sum(mass * dot(field, flight.position), axis=1)
 

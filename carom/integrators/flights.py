@@ -9,9 +9,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from carom.mechanics import Balls
+from carom.mechanics import Balls, length
 
 Components = Float[Array, "dimension scenes bodies"]
 Others = Int[Array, "scenes subjects others"]
@@ -67,7 +67,9 @@ class Codes(NamedTuple):
         return self.halt + 2
 
 
-def pick(values: Components, bodies: Int[Array, "scenes *any"]) -> Float[Array, "dimension scenes *any"]:
+def pick(
+    values: Shaped[Array, "dimension scenes bodies"], bodies: Int[Array, "scenes *any"]
+) -> Shaped[Array, "dimension scenes *any"]:
     """values[:, scene, bodies[scene]]."""
     flat = bodies.reshape(bodies.shape[0], -1)
     picked = jnp.take_along_axis(values, flat[None], axis=2)
@@ -96,6 +98,20 @@ def dot(first: Float[Array, "dimension ..."], second: Float[Array, "dimension ..
     for one, other in zip(first[1:], second[1:], strict=True):
         total = total + one * other
     return total
+
+
+def separation(
+    away: Float[Array, "dimension *any"], first: Int[Array, "..."], second: Int[Array, "..."]
+) -> tuple[Float[Array, "dimension *any"], Float[Array, "*any"]]:
+    """The unit vector from the second of two bodies to the first, `away` being the way, and their distance.
+
+    On a line the distance has a sign, as bodies cannot pass each other: the first in number is above.
+    """
+    if len(away) == 1:
+        side = jnp.where(first < second, 1, -1).astype(away.dtype)
+        return jnp.broadcast_to(side[None], away.shape), side * away[0]
+    distance = length(away, axis=0)
+    return away / jnp.where(distance > 0, distance, 1)[None], distance
 
 
 def gap_tolerance(position: Float[Array, "dimension *any"]) -> Float[Array, "*any"]:

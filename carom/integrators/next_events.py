@@ -16,7 +16,9 @@ from carom.integrators.flights import (
     earliest,
     gap_tolerance,
     in_front,
+    pick,
     plane_motion,
+    separation,
     within_edge,
 )
 from carom.mechanics import Balls, length
@@ -91,17 +93,17 @@ def _meetings(balls, flight, own, radii, subjects, settled, others, remaining, r
     velocity = own.velocity[..., None] - there.velocity
     if settled is not None:
         mine = jnp.take_along_axis(settled, subjects, axis=1)[:, :, None]
-        theirs = settled[:, None, :] if others is None else _pick_flags(settled, others)
+        theirs = settled[:, None, :] if others is None else pick(settled[None], others)[0]
         possible = possible & ~(mine & theirs)
     acceleration, pressed = None, None
     if flight.acceleration is not None:
         acceleration = own.acceleration[..., None] - there.acceleration
     tolerance = gap_tolerance(own.position)[..., None]
     if len(away) == 1:
-        side = jnp.where(subjects[:, :, None] < every, 1, -1).astype(away.dtype)
-        pull = None if acceleration is None else side * acceleration[0]
+        normal, distance = separation(away, subjects[:, :, None], every)
+        pull = None if acceleration is None else dot(normal, acceleration)
         times, pressed = _meetings_on_a_line(
-            side * away[0] - reach, side * velocity[0], pull, tolerance, rest_speed
+            distance - reach, dot(normal, velocity), pull, tolerance, rest_speed
         )
     elif acceleration is None:
         times = _straight_meetings(away, velocity, reach, tolerance)
@@ -120,11 +122,6 @@ def _meetings(balls, flight, own, radii, subjects, settled, others, remaining, r
         press = jnp.full_like(event, Codes(balls.bodies, balls.planes).press)
         time, event = jnp.where(now, 0, time), jnp.where(now, press, event)
     return time, event.astype(subjects.dtype)
-
-
-def _pick_flags(flags: Bool[Array, "scenes bodies"], bodies: Others) -> Bool[Array, "scenes subjects others"]:
-    flat = jnp.take_along_axis(flags, bodies.reshape(len(bodies), -1), axis=1)
-    return flat.reshape(bodies.shape)
 
 
 def _straight_meetings(away, velocity, reach, tolerance):

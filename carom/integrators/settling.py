@@ -19,8 +19,17 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from carom.integrators.flights import Components, Flight, Others, dot, gap_tolerance, pick, plane_motion
-from carom.mechanics import Balls, length
+from carom.integrators.flights import (
+    Components,
+    Flight,
+    Others,
+    dot,
+    gap_tolerance,
+    pick,
+    plane_motion,
+    separation,
+)
+from carom.mechanics import Balls, length, share_within
 
 ITERATIONS = 400
 
@@ -80,7 +89,7 @@ def settle(
     """v* of the settled bodies for the remaining time; the velocities of the others stay. No derivatives."""
     balls, flight, remaining = lax.stop_gradient((balls, flight, remaining))
     time = jnp.maximum(remaining, jnp.finfo(remaining.dtype).tiny)[:, None]
-    field = balls.field()[:, None, None]
+    field = balls.field[:, None, None]
     moves = settled[None]
     free = jnp.where(moves, flight.velocity + time[None] * field, 0)
     contacts = _contacts(balls, flight, free, settled, others, time)
@@ -106,8 +115,7 @@ def settle(
         wanted = push - stiffness * (along + contacts.gap / time[..., None])
         push_after = jnp.where(contacts.near, jnp.maximum(wanted, 0), 0)
         held = force - contacts.normal * push[None] - stiffness[None] * slip
-        limit, size = balls.friction * push_after, length(held, axis=0)
-        grip = jnp.where(size > limit, limit / jnp.where(size > limit, size, 1), 1)
+        grip = share_within(balls.friction * push_after, length(held, axis=0))
         return contacts.normal * push_after[None] + grip[None] * held
 
     def iterate(carry):
@@ -157,7 +165,7 @@ def _safe_share(balls, flight, velocity, contacts, motion, settled, time):
     before = jnp.sum(mass * dot(flight.velocity, flight.velocity), axis=1)
     after = jnp.sum(mass * dot(velocity, velocity), axis=1)
     work = time[:, 0] * jnp.sum(
-        mass * dot(jnp.broadcast_to(balls.field()[:, None, None], velocity.shape), velocity), 1
+        mass * dot(jnp.broadcast_to(balls.field[:, None, None], velocity.shape), velocity), 1
     )
     # ½ θ² after − θ work ≤ ½ before.
     affords = (work + jnp.sqrt(jnp.maximum(work**2 + after * before, 0))) / jnp.where(after > 0, after, 1)
@@ -179,12 +187,7 @@ def _pairs(balls: Balls, flight: Flight, others: Others | None):
     different = theirs != bodies[None, :, None]
     away = flight.position[..., None] - there[0]
     reach = balls.radii[None, :, None] + balls.radii[theirs]
-    if len(away) == 1:
-        side = jnp.where(bodies[None, :, None] < theirs, 1, -1).astype(away.dtype)
-        normal, distance = side[None], side * away[0]
-    else:
-        distance = length(away, axis=0)
-        normal = away / jnp.where(distance > 0, distance, 1)[None]
+    normal, distance = separation(away, bodies[None, :, None], theirs)
     rate = dot(normal, flight.velocity[..., None] - there[1])
     return normal, distance - reach, rate, different
 
@@ -225,10 +228,7 @@ def _of_others(values: Array, others: Others | None) -> Array:
     """What the other body of every pair has, for values per body with any leading axes before the scenes."""
     if others is None:
         return values[..., None, :]
-    if values.ndim == 3:
-        return pick(values, others)
-    flat = jnp.take_along_axis(values, others.reshape(len(others), -1), axis=1)
-    return flat.reshape(others.shape)
+    return pick(values, others) if values.ndim == 3 else pick(values[None], others)[0]
 
 
 def _of_everything(balls: Balls, values: Array, others: Others | None) -> Array:

@@ -5,7 +5,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.integrators.flights import Flight, dot, gap_tolerance, in_front, plane_motion, within_edge
-from carom.mechanics import Balls, length
+from carom.mechanics import Balls, length, share_within
 
 
 def supported(
@@ -25,15 +25,20 @@ def supported(
             closed = closed.at[plane].set(closed[plane] & within)
     normals = jnp.broadcast_to(balls.normals[:, :, None, None], (balls.planes, len(flight.position), 1, 1))
 
-    def snap(plane, velocity):
-        normal = normals[plane]
-        return velocity - jnp.where(closed[plane], dot(normal, velocity), 0)[None] * normal
+    # What rests on a plane goes where the plane goes, and nowhere else along its normal.
+    drift = gap - lax.stop_gradient(gap)
 
-    velocity = lax.fori_loop(0, balls.planes, snap, flight.velocity)
+    def snap(plane, carry):
+        position, velocity = carry
+        normal = normals[plane]
+        position = position - jnp.where(closed[plane], drift[plane], 0)[None] * normal
+        return position, velocity - jnp.where(closed[plane], dot(normal, velocity), 0)[None] * normal
+
+    position, velocity = lax.fori_loop(0, balls.planes, snap, (flight.position, flight.velocity))
     speed = length(velocity, axis=0)
     slides = speed > rest_speed
     direction = velocity / jnp.where(slides, speed, 1)[None]
-    field = jnp.broadcast_to(balls.field()[:, None, None], velocity.shape)
+    field = jnp.broadcast_to(balls.field[:, None, None], velocity.shape)
 
     def visit(plane, carry):
         forces, total = carry
@@ -41,8 +46,8 @@ def supported(
         wanted = force - total
         push = jnp.maximum(dot(normal, wanted), 0)
         held = wanted - normal * dot(normal, wanted)[None]
-        limit, size = balls.friction * push, length(held, axis=0)
-        grip = jnp.where(size > limit, limit / jnp.where(size > limit, size, 1), 1)
+        limit = balls.friction * push
+        grip = share_within(limit, length(held, axis=0))
         across = jnp.where(slides[None], -limit[None] * direction, grip[None] * held)
         after = jnp.where(closed[plane][None], normal * push[None] + across, 0)
         return forces.at[plane].set(after), total + after - force
@@ -67,4 +72,4 @@ def supported(
     # What friction holds does not creep by the rounding of its last slide.
     stays = jnp.any(closed, axis=0) & ~slides & (balls.friction > 0)
     velocity = jnp.where(stays[None], 0, velocity)
-    return Flight(flight.position, velocity, acceleration), closed, pushes
+    return Flight(position, velocity, acceleration), closed, pushes

@@ -24,6 +24,7 @@ from carom.mechanics.friction import (
     holding_forces,
     length,
     removed_slip,
+    share_within,
 )
 from carom.mechanics.impact import complementary_impulse, restitution_impulse, unilateral_impulse
 from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
@@ -68,6 +69,7 @@ __all__ = [
     "reference_point_projection",
     "removed_slip",
     "restitution_impulse",
+    "share_within",
     "total_momentum",
     "unilateral_impulse",
 ]

@@ -50,8 +50,11 @@ class Balls(eqx.Module):
         solid = {plane: planes for planes in self.solids for plane in planes}
         return tuple(tuple(p for p in solid[plane] if p != plane) for plane in range(self.planes))
 
-    def field(self, dtype=None) -> Float[Array, "dimension"]:
+    @property
+    def field(self) -> Float[Array, "dimension"]:
         """The acceleration of a ball in flight."""
-        if self.gravity is None:
-            return jnp.zeros((self.normals.shape[1],), self.masses.dtype if dtype is None else dtype)
-        return self.gravity
+        return (
+            jnp.zeros_like(self.normals, shape=self.normals.shape[1:])
+            if self.gravity is None
+            else self.gravity
+        )

@@ -147,16 +147,23 @@ class ContactGeometry:
     def jacobian(self, position: Coordinates) -> Jacobian:
         """G = ∂g/∂Q."""
         rows = jnp.zeros((len(self.candidates), self.bodies, self.dimension), position.dtype)
-        for row, wall in enumerate(self.walls):
-            normals = jnp.asarray([normal for normal, _ in wall.planes], position.dtype)
-            outermost = jnp.argmax(_plane_gaps(wall, position)) if wall.edges else 0
-            rows = rows.at[row, wall.body].set(normals[outermost])
-        for row, pair in enumerate(self.pairs, start=len(self.walls)):
-            difference = position[pair.first] - position[pair.second]
-            unit = jnp.ones_like(difference)
-            if self.dimension > 1:
-                unit = difference / jnp.linalg.norm(difference)
-            rows = rows.at[row, pair.first].set(unit).at[row, pair.second].set(-unit)
+        if self.walls:
+            normal = jnp.asarray([wall.normal for wall in self.walls], position.dtype)
+            for row, wall in enumerate(self.walls):
+                if wall.edges:
+                    planes = jnp.asarray([n for n, _ in wall.planes], position.dtype)
+                    normal = normal.at[row].set(planes[jnp.argmax(_plane_gaps(wall, position))])
+            body = np.array([wall.body for wall in self.walls])
+            rows = rows.at[np.arange(len(body)), body].set(normal)
+        if self.pairs:
+            first, second = np.array([pair.bodies for pair in self.pairs]).T
+            difference = position[first] - position[second]
+            if self.dimension == 1:
+                unit = jnp.ones_like(difference)
+            else:
+                unit = difference / jnp.linalg.norm(difference, axis=1, keepdims=True)
+            row = len(self.walls) + np.arange(len(first))
+            rows = rows.at[row, first].set(unit).at[row, second].set(-unit)
         return rows
 
     def _wall_gaps(self, position: Coordinates) -> Float[Array, "walls"]:

@@ -37,9 +37,13 @@ def removed_slip(
         >>> removed_slip(jnp.array([0.1, 4.0]), one, friction=0.5 * one, compliance=2 * one)
         Array([1.  , 0.25], dtype=float32)
     """
-    reach = friction * normal_impulse * compliance
-    slides = slip_speed > reach
-    return jnp.where(slides, reach / jnp.where(slides, slip_speed, 1), 1)
+    return share_within(friction * normal_impulse * compliance, slip_speed)
+
+
+def share_within(limit: Float[Array, "*any"], size: Float[Array, "*any"]) -> Float[Array, "*any"]:
+    """min(1, limit/size): what is left of something of that size, 1 where it is 0."""
+    exceeds = size > limit
+    return jnp.where(exceeds, limit / jnp.where(exceeds, size, 1), 1)
 
 
 def length(vectors: Float[Array, "... dimension"], *, axis: int = -1) -> Float[Array, "..."]:
@@ -194,7 +198,7 @@ def _swept_forces(
         wanted = force[index] - (pull[index] + contacts.mobility[index] @ force) / own[index]
         push = jnp.maximum(jnp.sum(normal * wanted), 0)
         held = wanted - normal * jnp.sum(normal * wanted)
-        grip = jnp.minimum(1, mu * push / jnp.maximum(length(held), jnp.finfo(held.dtype).tiny))
+        grip = share_within(mu * push, length(held))
         across = jnp.where(slides[index], -mu * push * direction[index], grip * held)
         return force.at[index].set(jnp.where(closed[index], normal * push + across, 0))
 

@@ -6,6 +6,7 @@ from carom.systems.base import AbstractSystem
 from carom.systems.bent_ball import BentBall
 from carom.systems.billiards import Billiards
 from carom.systems.bouncing_ball import BouncingBall
+from carom.systems.boxed_balls import AbstractBoxedBalls, fitting_radius
 from carom.systems.engine_parts import Engine
 from carom.systems.engines import engine_trajectory
 from carom.systems.newtons_cradle import NewtonsCradle
@@ -26,6 +27,7 @@ SYSTEMS: dict[str, type[AbstractSystem]] = {
 __all__ = [
     "SYSTEMS",
     "AbstractBalls",
+    "AbstractBoxedBalls",
     "AbstractSystem",
     "BallBox",
     "BentBall",
@@ -37,4 +39,5 @@ __all__ = [
     "Pendulum",
     "Stairs",
     "engine_trajectory",
+    "fitting_radius",
 ]

@@ -2,12 +2,11 @@
 
 import equinox as eqx
 
-from carom.systems.balls import AbstractBalls, Solid, box, scattered
-from carom.systems.billiards import grid_start
+from carom.systems.boxed_balls import AbstractBoxedBalls, grid_start
 from carom.types import Scalar, State
 
 
-class BallBox(AbstractBalls):
+class BallBox(AbstractBoxedBalls):
     """Balls that fall along the last axis of a box and hit its walls, its floor and each other.
 
     The box has as many dimensions as `size` has numbers, from 0 up. `ball_masses` are all 1 unless given.
@@ -29,14 +28,6 @@ class BallBox(AbstractBalls):
     damping: float = 0.0
 
     @property
-    def masses(self) -> tuple[Scalar, ...]:
-        return self.ball_masses or (1.0,) * len(self.radii)
-
-    @property
-    def solids(self) -> tuple[Solid, ...]:
-        return box(self.size)
-
-    @property
     def field(self) -> tuple[Scalar, ...]:
         return (0.0,) * (len(self.size) - 1) + (-self.gravity,)
 
@@ -44,7 +35,3 @@ class BallBox(AbstractBalls):
     def start(self) -> State:
         """Balls on a grid in the upper part of the box, all but at rest."""
         return grid_start(self.radii, self.size, speed=0.05, low=0.7)
-
-    def random_start(self, seed: int, *, speed: float = 1.0) -> State:
-        """Balls at random places, with velocities of mean square `speed`²."""
-        return scattered(self.radii, self.size, seed=seed, speed=speed)

@@ -115,8 +115,8 @@ class AbstractBalls(AbstractSystem):
         times = np.asarray(times, float)
         with jax.enable_x64(True):
             first = float64_state(start)
-            self._require_apart(first)
             batch = jax.tree.map(lambda x: x[None], first)
+            self._require_apart(batch.position)
             samples, report = _motion(self.balls(), batch, jnp.diff(jnp.asarray(times)), "contacts")
         position, velocity = (
             np.concatenate([np.asarray(x)[None], np.asarray(xs)[:, 0]])
@@ -136,8 +136,7 @@ class AbstractBalls(AbstractSystem):
         """
         with jax.enable_x64(True):
             first = float64_state(starts)
-            for position in np.asarray(first.position):
-                self._require_apart(State(jnp.asarray(position), jnp.asarray(position)))
+            self._require_apart(first.position)
             samples, _ = _motion(self.balls(), first, jnp.full((steps,), step_size), "none")
         return Motions(
             *(
@@ -158,14 +157,13 @@ class AbstractBalls(AbstractSystem):
         columns += [touched[:, pair.first, pair.second] for pair in self.geometry.pairs]
         return np.stack(columns, axis=1)
 
-    def _require_apart(self, start: State) -> None:
-        if start.position.shape != (len(self.radii), self.dimension):
+    def _require_apart(self, position: Float[Array, "scenes ..."]) -> None:
+        if position.shape[1:] != (len(self.radii), self.dimension):
             raise InputError(
                 f"A start needs positions of {len(self.radii)} balls in {self.dimension} dimensions, not of "
-                f"shape {start.position.shape}."
+                f"shape {position.shape[1:]}."
             )
-        gap = np.asarray(self.geometry.gap(start.position))
-        if gap.min(initial=0) < -1e-9:
+        if float(jnp.min(jax.vmap(self.geometry.gap)(position), initial=0.0)) < -1e-9:
             raise InputError("At the start some balls overlap or lie inside a wall; move them apart.")
 
 
@@ -177,38 +175,3 @@ def _motion(balls: Balls, start: State, intervals, report: ReportKind) -> tuple[
     return event_driven_motion(
         balls, start, intervals, max_impacts=MAX_IMPACTS, report=report, neighbours=neighbours
     )
-
-
-def box(size: tuple[float, ...]) -> tuple[Solid, ...]:
-    """The walls of a box from 0 to `size` along every axis, floor and ceiling last."""
-    walls = []
-    for axis, extent in enumerate(size):
-        for sign, offset in ((1.0, 0.0), (-1.0, -extent)):
-            normal = tuple(sign if a == axis else 0.0 for a in range(len(size)))
-            walls.append(((normal, offset),))
-    return tuple(walls)
-
-
-def scattered(radii: tuple[float, ...], size: tuple[float, ...], *, seed: int, speed: float) -> State:
-    """Balls at random places of a box, apart from each other, with velocities of mean square `speed`².
-
-    Larger balls are placed first. A box that is too full for that is refused.
-    """
-    random = np.random.default_rng(seed)
-    extent, radius = np.asarray(size), np.asarray(radii)
-    places = np.zeros((len(radii), len(size)))
-    placed: list[int] = []
-    for body in np.argsort(-radius):
-        for _ in range(10_000):
-            place = random.uniform(radius[body], extent - radius[body])
-            distance = np.linalg.norm(places[placed] - place, axis=1)
-            if (distance > radius[placed] + radius[body]).all():
-                break
-        else:
-            raise InputError(f"{len(radii)} balls of these radii do not fit at random into a box of {size}.")
-        places[body] = place
-        placed.append(int(body))
-    if len(size) == 1:
-        places = -np.sort(-places, axis=0)
-    velocity = random.normal(size=places.shape) * speed / np.sqrt(len(size))
-    return State(jnp.asarray(places), jnp.asarray(velocity))

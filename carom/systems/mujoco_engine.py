@@ -84,7 +84,7 @@ def mujoco_balls(system: AbstractBalls, position: np.ndarray, velocity: np.ndarr
 
 
 def _vector(components: np.ndarray) -> str:
-    return " ".join(str(float(x)) for x in [*components, 0.0, 0.0][:3])
+    return " ".join(str(float(x)) for x in [*components, 0.0, 0.0, 0.0][:3])
 
 
 def _advance(

@@ -221,6 +221,21 @@ OPTIONS = {
     "gravity huge": (["simulate", "cradle", "--gravity", "1e300"], "gravity"),
     "run too long": (["simulate", "pendulum", "--step-size", "1e308"], "would last"),
     "too many impacts": (["simulate", "ball", "--step-size", "1e5"], "impacts"),
+    "balls without a table": (["simulate", "billiards", "--balls", "0"], "--balls must lie between 1 and 64"),
+    "too full a table": (["simulate", "billiards", "--balls", "9", "--radius", "0.3"], "do not fit"),
+    "a ball larger than the box": (["simulate", "box", "--radius", "2"], "must fit into the box"),
+    "too many dimensions": (["simulate", "box", "--dimension", "4"], "between 1 and 3"),
+    "size of another dimension": (["simulate", "box", "--size", "1,1", "--dimension", "3"], "3 are needed"),
+    "size not positive": (["simulate", "box", "--size", "1,-1"], "--size"),
+    "masses of other balls": (["simulate", "box", "--masses", "1,2", "--balls", "3"], "2 masses"),
+    "masses not numbers": (["simulate", "box", "--masses", "a,b"], "not a list of numbers"),
+    "mass of zero": (["simulate", "box", "--masses", "1,0"], "positive"),
+    "friction negative": (["simulate", "stairs", "--friction", "-1"], "--friction"),
+    "rough cradle": (["simulate", "cradle", "--friction", "0.1"], "no such parameter"),
+    "gravity on a table": (["simulate", "billiards", "--gravity", "1"], "no such parameter"),
+    "no runs": (["simulate", "box", "--runs", "0"], "--runs"),
+    "runs of a ball": (["simulate", "ball", "--runs", "2"], "--runs and --speed"),
+    "speed negative": (["simulate", "box", "--speed", "-1"], "--speed"),
     "noise too large": (["simulate", "ball", "--noise", "1e308"], "leaves all bounds"),
 }
 
@@ -239,6 +254,7 @@ EVERY_COMMAND = {
     "simulate": ["simulate", "ball", "--out", "ball.csv"],
     "fit": ["fit", "ball.csv", "--out", "run"],
     "forecast": ["forecast", "run", "--out", "forecast.csv"],
+    "show": ["show", "ball.csv", "--out", "ball.png"],
     "reproduce": ["reproduce", "ball", "--out", "reproduction"],
     "demo": ["demo", "--out", "demo"],
 }
@@ -281,6 +297,7 @@ def test_reproduce_refuses_wrong_options(options, fragment, tmp_path, capsys, mo
         ["fit", None, "--out", "run"],
         ["simulate", "ball", "--out", None],
         ["forecast", "run", "--out", None],
+        ["show", None, "--out", "ball.png"],
     ],
 )
 def test_folders_are_no_files(command, name, tmp_path, capsys, monkeypatch):

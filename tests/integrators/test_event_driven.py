@@ -100,18 +100,23 @@ def test_energy_is_constant_over_ten_thousand_steps(field):
 @examples(5)
 @given(seed=seeds)
 def test_a_plain_event_loop_gives_the_same_motion(field, seed):
-    """Rounding grows with every impact, by about the ratio of flight to radius."""
+    """As long as neighbours stay together: rounding grows with every impact, by some flight over radius."""
     random = np.random.default_rng(seed)
     laws = {"restitution": random.uniform(0.6, 1), "friction": random.uniform(0, 0.5)}
     gravity = downwards(2) if field else None
     balls = balls_in_a_box(random, 8, 2, gravity=gravity, **laws)
     start = scattered_states(random, balls, 2)
     states, _ = motion(balls, start, jnp.full(100, 0.01))
+    beside = State(start.position, start.velocity + 1e-12 * random.normal(size=start.velocity.shape))
+    neighbours, _ = motion(balls, beside, jnp.full(100, 0.01))
+    growth = np.abs(np.asarray(neighbours.velocity - states.velocity)).max(axis=(2, 3))
     times = 0.01 * np.arange(1, 31)
     for scene in range(2):
         position, velocity = reference_motion(balls, start.position[scene], start.velocity[scene], times)
-        np.testing.assert_allclose(states.position[:30, scene], position, atol=1e-7)
-        np.testing.assert_allclose(states.velocity[:30, scene], velocity, atol=1e-5)
+        # The first five samples count in any case.
+        tame = max(5, np.argmax(np.append(growth[:30, scene], 1) > 1e-8))
+        np.testing.assert_allclose(states.position[:tame, scene], position[:tame], atol=1e-7)
+        np.testing.assert_allclose(states.velocity[:tame, scene], velocity[:tame], atol=1e-5)
 
 
 def rotation(random, dimension):
@@ -119,7 +124,7 @@ def rotation(random, dimension):
     return np.linalg.qr(random.normal(size=(dimension, dimension)))[0]
 
 
-@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize("dimension", [2, pytest.param(3, marks=pytest.mark.campaign)])
 @examples(4)
 @given(seed=seeds)
 def test_rotations_reflections_and_other_numbers_change_nothing(dimension, seed):
