@@ -23,7 +23,7 @@ from carom.learning.estimation import Estimate, Outcome, SharedShape, improve_to
 from carom.learning.latent_fit import LatentFit, describe
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.least_squares import Unknowns
-from carom.learning.problem import Problem
+from carom.learning.problem import Problem, short
 from carom.learning.reconsidering import changes, reconsider
 from carom.learning.rescheduling import reschedule
 from carom.learning.run_unknowns import RunShape
@@ -88,6 +88,8 @@ def fit_latent_many(
 ) -> list[LatentFit]:
     """Fit several recordings of one shape together, each as if it were alone."""
     settings = settings or LatentSettings()
+    if settings.field == "none":  # no weights to begin from
+        settings = replace(settings, hidden=1, starts=1)
     require_choice("touch", settings.touch, Touch)
     scene = recordings[0].scene
     if scene is None:
@@ -106,7 +108,9 @@ def fit_latent_many(
         fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first)]
         # Velocities that are declared to lie between the samples come from such a scheme.
         staggered = scene.velocity_grid == "sample"
-        if settings.scheme == "auto" and even and (staggered or any(_doubtful(fit) for fit in fits[0])):
+        # Runs that single impacts fill tell little of where between samples velocities lie.
+        doubtful = not all(short(recording) for recording in recordings) and any(map(_doubtful, fits[0]))
+        if settings.scheme == "auto" and even and (staggered or doubtful):
             fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange"))
     seconds = (time.perf_counter() - began) / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]
