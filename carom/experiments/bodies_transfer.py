@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.evaluation import paper_rmse
-from carom.experiments.bodies_learning import glimpses
+from carom.experiments.bodies_learning import REPEATS, glimpses
 from carom.experiments.fingerprint import fingerprint
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
@@ -60,12 +60,13 @@ TRANSFERS: dict[str, tuple[Setting, Setting]] = {
 
 def transfer_pieces(seeds: Sequence[int], folder: Path) -> list[Piece]:
     """The work, each transfer kept in a file of the folder."""
+    seeds = tuple(seeds[:REPEATS])
     constants = SETTINGS, CHUNKS, NOISE, SECONDS, STARTS
     return [
         Piece(
             folder / f"transfer.{name.replace(' ', '-')}.json",
-            fingerprint("transfer", there, here, constants, tuple(seeds)),
-            partial(transfer, name, tuple(seeds)),
+            fingerprint("transfer", there, here, constants, seeds),
+            partial(transfer, name, seeds),
             cost=2.0 * len(seeds),
         )
         for name, (there, here) in TRANSFERS.items()
