@@ -99,7 +99,7 @@ def fit(
         laws: Whether every contact has a restitution and a friction of its own, walls have one and pairs
             another (kind), or all have the same (one).
         field: Whether all bodies move in one field and act on each other by contact alone (shared), or also
-            from afar (joint), or freely between impacts (none).
+            by their distance (pairs) or in any way (joint), or move freely between impacts (none).
         around: Seconds either side of each run's collision that are used, where every run has one; all of it
             by default.
         blind: Samples either side of an impact that are not compared, for contacts that last.

@@ -230,11 +230,24 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts], settings: La
         np.asarray(energy),
         places,
         directions,
+        _distances(recording),
         law_of(scene, learned.laws),
         surface_map(scene, learned.surfaces),
         tilt_map(scene) if learned.normals else np.zeros((0, scene.contacts, scene.dimension)),
         _resolution(recording),
     )
+
+
+def _distances(recording: Recording) -> np.ndarray:
+    """The middle and half the range of the distances of pairs of bodies."""
+    first, second = np.triu_indices(recording.bodies, 1)
+    if not len(first):
+        return np.ones(2)
+    apart = [
+        np.linalg.norm(run.position[:, first] - run.position[:, second], axis=-1) for run in recording.runs
+    ]
+    low, high = (extreme([extreme(part) for part in apart]) for extreme in (np.nanmin, np.nanmax))
+    return np.array([0.5 * (low + high), max(0.5 * (high - low), 1e-9)])
 
 
 def _resolution(recording: Recording) -> np.ndarray:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from carom.learning.ties import Laws, Surfaces, law_of, surface_map, tilt_map
 from carom.models import ImpactNetwork
+from carom.models.networks import PotentialNetwork
 from carom.types import RestitutionKind, Values
 
 WEIGHT_SPREAD = 3.0
@@ -63,7 +64,8 @@ class Learned:
 class Units(NamedTuple):
     """Scales that make the network's weights numbers near 1, taken from the recording.
 
-    `places` are where the smoothness of the force is judged, and `directions` along which, in those units.
+    `places` are where the smoothness of the force is judged, and `directions` along which, in those units;
+    `distances` (a middle and a scale) are those of pairs of bodies.
     `law` is the number of the restitution and the friction that each contact obeys; `surface` tells how the
     unknown places of surfaces shift every gap, and `tilt` how those of planes tilt every normal.
     `resolution` is the least noise that positions and velocities are taken to have, which exact data need.
@@ -74,10 +76,15 @@ class Units(NamedTuple):
     energy: Float[Values, ""]
     places: Float[Values, "places coordinates"]
     directions: Float[Values, "places coordinates"]
+    distances: Float[Values, "2"]
     law: Int[Values, "contacts"]
     surface: Float[Values, "contacts gaps"]
     tilt: Float[Values, "tilts contacts dimension"]
     resolution: Float[Values, "2"]
+
+
+NETWORK = 6
+"""Parts of the shared unknowns that are weights of networks; they come first."""
 
 
 class Shared(NamedTuple):
@@ -86,6 +93,9 @@ class Shared(NamedTuple):
     weight: Float[Values, "hidden coordinates"]
     bias: Float[Values, "hidden"]
     output: Float[Values, "hidden"]
+    pair_weight: Float[Values, "pair_hidden 1"]
+    pair_bias: Float[Values, "pair_hidden"]
+    pair_output: Float[Values, "pair_hidden"]
     shift: Float[Values, "gaps"]
     restitution: Float[Values, "laws terms"]
     log_mass: Float[Values, "bodies"]
@@ -96,7 +106,7 @@ class Shared(NamedTuple):
     @property
     def weights(self) -> int:
         """Number of network weights; they come first in the vector."""
-        return self.weight.size + self.bias.size + self.output.size
+        return sum(part.size for part in self[:NETWORK])
 
 
 def initial_shared(
@@ -110,6 +120,7 @@ def initial_shared(
     """Random weights with standard normal entries; physical parameters from a first look at the data."""
     scene = template.scene
     hidden, inputs = template.potential.weight.shape
+    pairs = template.pair_potential.hidden
     obeyed = law_of(scene, learned.laws)
     law = np.zeros((len(np.unique(obeyed)), learned.restitution_terms))
     law[:, 0] = [np.median(restitution[obeyed == number]) for number in range(len(law))]
@@ -119,6 +130,9 @@ def initial_shared(
         weight=generator.standard_normal((hidden, inputs)),
         bias=generator.standard_normal(hidden),
         output=0.1 * generator.standard_normal(hidden),
+        pair_weight=generator.standard_normal((pairs, 1)),
+        pair_bias=generator.standard_normal(pairs),
+        pair_output=0.1 * generator.standard_normal(pairs),
         shift=np.linalg.lstsq(made, np.asarray(shift, float), rcond=None)[0] if learned.gap else np.zeros(0),
         restitution=law if learned.restitution != "fixed" else law[:0],
         log_mass=np.zeros(scene.bodies - 1 if learned.masses else 0),
@@ -130,17 +144,12 @@ def initial_shared(
 
 def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> ImpactNetwork:
     """The model that these unknowns describe, weights back in the recording's own units."""
-    potential = template.potential
-    weight = shared.weight / units.scale[None, :]
-    potential = eqx.tree_at(
-        lambda p: (p.weight, p.bias, p.output),
-        potential,
-        (
-            weight,
-            shared.bias - jnp.sum(weight * units.center[None, :], axis=1),
-            shared.output * units.energy / np.sqrt(potential.hidden),
-        ),
-    )
+    field = (shared.weight, shared.bias, shared.output)
+    pairs = (shared.pair_weight, shared.pair_bias, shared.pair_output)
+    potential = _in_units(template.potential, *field, units.center, units.scale, units.energy)
+    between = template.pair_potential
+    if between.hidden:
+        between = _in_units(between, *pairs, units.distances[:1], units.distances[1:], units.energy)
     shift = units.surface @ shared.shift if shared.shift.size else template.contact.shift
     friction = shared.friction[units.law] if shared.friction.size else template.friction
     tilt = jnp.einsum("t,tcd->cd", shared.tilt, units.tilt) if shared.tilt.size else template.tilt
@@ -152,6 +161,7 @@ def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> Impa
     return eqx.tree_at(
         lambda m: (
             m.potential,
+            m.pair_potential,
             m.contact.shift,
             m.restitution,
             m.log_mass,
@@ -160,7 +170,21 @@ def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> Impa
             m.tilt,
         ),
         template,
-        (potential, shift, restitution, mass, damping, friction, tilt),
+        (potential, between, shift, restitution, mass, damping, friction, tilt),
+    )
+
+
+def _in_units(potential: PotentialNetwork, weight, bias, output, center, scale, energy) -> PotentialNetwork:
+    """A potential whose weights were numbers near 1."""
+    weight = weight / scale[None, :]
+    return eqx.tree_at(
+        lambda p: (p.weight, p.bias, p.output),
+        potential,
+        (
+            weight,
+            bias - jnp.sum(weight * center[None, :], axis=1),
+            output * energy / np.sqrt(potential.hidden),
+        ),
     )
 
 
@@ -180,20 +204,31 @@ def roughness(shared: Shared, units: Units) -> tuple[Float[Array, "places"], Flo
 
     A flat force has neither, a spring's has only the first: the prior makes each as small as the data allow.
     """
-    derivative = jax.nn.sigmoid
-    hidden = len(shared.bias)
+    field = shared.weight, shared.bias, shared.output
+    parts = [_bending(*field, units.places, units.directions)]
+    if shared.pair_bias.size:
+        places = jnp.linspace(-1, 1, len(units.places))[:, None]
+        pairs = shared.pair_weight, shared.pair_bias, shared.pair_output
+        parts.append(_bending(*pairs, places, jnp.ones_like(places)))
+    change, bend = (jnp.concatenate(both) for both in zip(*parts, strict=True))
+    return change / np.sqrt(len(units.places)), bend / np.sqrt(len(units.places))
+
+
+def _bending(
+    weight, bias, output, places, directions
+) -> tuple[Float[Array, "places"], Float[Array, "places"]]:
+    """First and second derivative of the force of one network along a direction at every place."""
 
     def along(place, direction):
         def push(step):
-            inner = jnp.sum(shared.weight * (place + step * direction)[None, :], axis=1) + shared.bias
-            slope = jnp.sum(shared.weight * direction[None, :], axis=1)
-            return jnp.sum(shared.output * slope * derivative(inner)) / np.sqrt(hidden)
+            inner = jnp.sum(weight * (place + step * direction)[None, :], axis=1) + bias
+            slope = jnp.sum(weight * direction[None, :], axis=1)
+            return jnp.sum(output * slope * jax.nn.sigmoid(inner)) / np.sqrt(len(bias))
 
         first = jax.jacfwd(push)
         return first(0.0), jax.jacfwd(first)(0.0)
 
-    change, bend = jax.vmap(along)(units.places, units.directions)
-    return change / np.sqrt(len(change)), bend / np.sqrt(len(bend))
+    return jax.vmap(along)(places, directions)
 
 
 def shared_prior(start: Shared, units: Units) -> tuple[Shared, Shared]:
@@ -203,7 +238,7 @@ def shared_prior(start: Shared, units: Units) -> tuple[Shared, Shared]:
         restitution=jnp.zeros_like(start.restitution).at[:, :1].set(0.5),
     )
     spread = Shared(
-        *(jnp.full_like(x, WEIGHT_SPREAD) for x in start[:3]),
+        *(jnp.full_like(x, WEIGHT_SPREAD) for x in start[:NETWORK]),
         shift=jnp.full_like(start.shift, 1.0) * jnp.max(units.scale),
         restitution=jnp.full_like(start.restitution, 1.0),
         log_mass=jnp.full_like(start.log_mass, MASS_SPREAD),

@@ -26,6 +26,7 @@ from carom.mechanics import (
     contact_rate,
     contact_signs,
     friction_brake,
+    length,
     project_overlap,
     restitution_impulse,
     unilateral_impulse,
@@ -36,9 +37,10 @@ from carom.models.networks import Activation, PotentialNetwork, potential_networ
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]
-Field = Literal["shared", "joint", "none"]
+Field = Literal["shared", "pairs", "joint", "none"]
 """`shared`: every body moves in the same field, U = Σ m_k φ(q_k), and bodies act on each other by contact
-alone. `joint`: U is any function of all coordinates. `none`: U = 0, as on a level table."""
+alone. `pairs`: each two act on each other besides, U = Σ m_k φ(q_k) + Σ_{i<j} ψ(|q_i − q_j|), whatever their
+number. `joint`: U is any function of all coordinates. `none`: U = 0, as on a level table."""
 Detection = Literal["arrival", "departure"]
 """Where a CD-Lagrange step tests its gaps: at the drifted position, or where the step begins."""
 MAX_IMPACTS = 2
@@ -105,6 +107,8 @@ class ImpactNetwork(AbstractModel):
     """
 
     potential: PotentialNetwork
+    pair_potential: PotentialNetwork
+    """ψ of the distance; without a unit unless the field has pairs."""
     contact: GapContact
     restitution: Float[Array, "contacts terms"]
     log_mass: Float[Array, "bodies"]
@@ -144,6 +148,13 @@ class ImpactNetwork(AbstractModel):
             raise InputError("The normals of walls with edges cannot be learned.")
         inputs = scene.coordinates if field == "joint" else scene.dimension
         self.potential = potential_network(inputs, hidden=hidden, activation=activation, key=key)
+        pair_hidden = hidden if field == "pairs" else 0
+        # Glorot's rule has no kernel without units.
+        self.pair_potential = (
+            potential_network(1, hidden=pair_hidden, activation=activation, key=jax.random.fold_in(key, 1))
+            if pair_hidden
+            else PotentialNetwork(jnp.zeros((0, 1)), jnp.zeros((0,)), jnp.zeros((0,)), activation)
+        )
         # pyright takes an AbstractVar for mutable, but modules are frozen.
         self.contact = GapContact(  # pyright: ignore[reportIncompatibleVariableOverride]
             shift=jnp.zeros((scene.contacts,)), geometry=scene.geometry
@@ -217,7 +228,19 @@ class ImpactNetwork(AbstractModel):
         if self.field == "joint":
             return self.potential.gradient(position)
         each = jax.vmap(lambda place: self.potential.gradient(place[None])[0])(position)
-        return jnp.exp(self.log_mass)[:, None] * each
+        slope = jnp.exp(self.log_mass)[:, None] * each
+        if self.field == "pairs" and len(position) > 1:
+            slope = slope + self._pair_slope(position)
+        return slope
+
+    def _pair_slope(self, position: Coordinates) -> Coordinates:
+        """The part of ∂U/∂q that pairs of bodies make."""
+        first, second = np.triu_indices(len(position), 1)
+        apart = position[first] - position[second]
+        distance = length(apart)
+        pull = jax.vmap(lambda r: self.pair_potential.gradient(r[None, None])[0, 0])(distance)
+        along = (pull / jnp.maximum(distance, 1e-12))[:, None] * apart
+        return jnp.zeros_like(position).at[first].add(along).at[second].add(-along)
 
     def enter(self, state: State) -> State:
         if self.scheme == "constraint_exact" or self.scene.velocity_grid == "sample":
@@ -332,13 +355,14 @@ class ImpactNetwork(AbstractModel):
                 raise InputError(f"The {kind} of the model obey several laws; learn one for all of them.")
             restitution[there == pairs], friction[there == pairs] = laws[0][0], laws[1][0]
         return eqx.tree_at(
-            lambda m: (m.potential, m.restitution, m.friction),
+            lambda m: (m.potential, m.pair_potential, m.restitution, m.friction),
             new,
-            (self.potential, jnp.asarray(restitution), jnp.asarray(friction)),
+            (self.potential, self.pair_potential, jnp.asarray(restitution), jnp.asarray(friction)),
         )
 
     def penalised(self) -> tuple[Array, ...]:
-        return (self.potential.weight, self.potential.output)
+        pairs = self.pair_potential
+        return (self.potential.weight, self.potential.output, pairs.weight, pairs.output)
 
     def _cd_lagrange(
         self, state: State, step_size: Scalar, schedule: Int[Array, "contacts"]

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from carom.data import Recording, Run, add_noise
 from carom.errors import InputError
 from carom.experiments.bodies_learning import glimpses
 from carom.learning import LatentSettings, Learned, fit_latent
-from carom.mechanics import Wall
+from carom.mechanics import Scene, Wall
 from carom.models import ImpactNetwork, forecast
 from carom.systems import Billiards
 
@@ -79,10 +82,41 @@ def test_a_model_of_two_balls_forecasts_five():
     assert (np.asarray(predicted.contact) > 0.5).any()
 
 
+def springs(seed: int, *, noise: float, stiffness: float = 1.5) -> Recording:
+    """Two bodies of mass 1 that pull each other by k r: they circle about a centre that moves straight on."""
+    random = np.random.default_rng(seed)
+    time, rate = 0.05 * np.arange(121), np.sqrt(2 * stiffness)
+    runs = []
+    for _ in range(3):
+        center, drift = random.uniform(-1, 1, 2), random.uniform(-0.3, 0.3, 2)
+        far, near = np.array([1.2, 0.0]), np.array([0.0, random.uniform(0.5, 0.9)])
+        phase = rate * time[:, None]
+        apart = far * np.cos(phase) + near * np.sin(phase)
+        speed = rate * (near * np.cos(phase) - far * np.sin(phase))
+        middle = center + drift * time[:, None]
+        position = np.stack([middle + apart / 2, middle - apart / 2], axis=1)
+        velocity = np.stack([drift + speed / 2, drift - speed / 2], axis=1)
+        runs.append(Run(time, position, velocity, None))
+    return add_noise(Recording(tuple(runs), 0.05, Scene(2, 2)), noise, seed=seed)
+
+
+def test_a_pull_between_two_bodies_holds_for_three():
+    """Learned from two, it is k r at the distances seen, conserves momentum and adds up for three bodies."""
+    settings = replace(PLAIN, field="pairs", hidden=16, learned=Learned(gap=False))
+    model = fit_latent(springs(1, noise=0.01), settings).model
+    for distance in (0.9, 1.0, 1.1):
+        slope = model.slope(jnp.array([[0.0, 0.0], [distance, 0.0]]))
+        np.testing.assert_allclose(slope[1, 0], 1.5 * distance, rtol=0.1)
+    three = model.in_scene(Scene(3, 2))
+    place = jnp.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.9]])
+    pairs = three._pair_slope(place)
+    np.testing.assert_allclose(np.sum(pairs, axis=0), 0, atol=1e-5)
+    expected = sum(1.5 * (place[2] - place[other]) for other in (0, 1))
+    np.testing.assert_allclose(pairs[2], expected, rtol=0.1, atol=0.15)
+
+
 def test_what_does_not_move_to_another_scene():
     two, five = (Billiards(radii=(0.1,) * count) for count in (2, 5))
-    import jax
-
     joint = ImpactNetwork(two.scene(), 0.01, field="joint", key=jax.random.key(0))
     with pytest.raises(InputError, match="joint potential"):
         joint.in_scene(five.scene())

@@ -7,6 +7,7 @@ from carom.data import Recording, Run
 from carom.experiments.bodies_learning import glimpses
 from carom.learning.short_runs import find_in_short_runs
 from carom.systems import BallBox, Billiards
+from carom.types import State
 
 
 def jumps(system, recording: Recording) -> np.ndarray:
@@ -47,8 +48,6 @@ def test_two_impacts_of_one_ball_in_one_run():
     system = Billiards(radii=(0.1, 0.1), size=(1.0, 1.0), restitution=1.0)
     time = 0.01 * np.arange(8)
     start = np.array([[0.115, 0.5], [0.36, 0.5]])
-    from carom.types import State
-
     motion = system.exact(State(start, np.array([[-1.0, 0.0], [-0.8, 0.0]])), time)
     run = Run(time, motion.position, motion.velocity, None)
     # Among others, so that noise and typical speeds are known.
