@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from carom import __version__
+from carom.cli.compare import compare
 from carom.cli.demo import demo
 from carom.cli.fit import fit
 from carom.cli.forecast import forecast
+from carom.cli.init import init
 from carom.cli.output import discard_output, flush_output
+from carom.cli.report import report
 from carom.cli.reproduce import reproduce
 from carom.cli.show import show
 from carom.cli.simulate import simulate
@@ -17,8 +20,11 @@ from carom.errors import InputError
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate,
+    "init": init,
     "fit": fit,
     "forecast": forecast,
+    "compare": compare,
+    "report": report,
     "show": show,
     "reproduce": reproduce,
     "demo": demo,

@@ -9,9 +9,10 @@ import jax
 import tyro
 
 from carom.cli.arguments import require_range, require_seed
-from carom.cli.inputs import beside, read_described
 from carom.cli.output import print_json, print_table, progress
 from carom.data import Recording
+from carom.data import hold_out as hold_out_share
+from carom.data.files.described import read_described
 from carom.data.files.system_file import Learn
 from carom.errors import InputError
 from carom.evaluation import paper_rmse
@@ -23,9 +24,10 @@ from carom.learning import (
     WindowedSettings,
     around_impact,
     fit_latent,
-    fit_windowed,
+    fit_many,
     new_run_folder,
     save_run,
+    together,
 )
 from carom.learning.ties import Laws
 from carom.models import MODELS
@@ -69,9 +71,11 @@ def fit(
     field: Field = "shared",
     around: float | None = None,
     blind: int = 0,
+    hold_out: float = 0.0,
     model: Literal["cd-lagrange", "vin", "resnet", "contact-resnet"] = "cd-lagrange",
     scheme: Scheme = "velocity_verlet",
     hidden: int | None = None,
+    ensemble: int = 1,
     settings: Annotated[PaperSettings, tyro.conf.OmitArgPrefixes] = PaperSettings(),  # noqa: B008
     overwrite: bool = False,
     seed: int = 0,
@@ -87,7 +91,8 @@ def fit(
 
     Args:
         recording: What was measured: .csv, .parquet or .npz.
-        out: The run folder: model.safetensors, history.jsonl and run.json.
+        out: The run folder: the model, the recording, what was found, and what `carom forecast` and
+            `carom report` need.
         system: The system file, by default the .toml beside the recording.
         recipe: How the model is found.
         touch: What the touch columns mean: perfect readings, readings with errors, or nothing (inferred, the
@@ -103,9 +108,12 @@ def fit(
         around: Seconds either side of each run's collision that are used, where every run has one; all of it
             by default.
         blind: Samples either side of an impact that are not compared, for contacts that last.
+        hold_out: The share of the data that the fit does not see, to try its forecasts on: whole runs where
+            there are five or more, the end of each run otherwise.
         model: What is trained by the recipe paper.
         scheme: The integrator of the model vin; stormer_verlet needs positions alone.
         hidden: Units in the hidden layer: 32 in the recipe carom, 500 in the recipe paper by default.
+        ensemble: Seeds that the recipe paper trains from; the band of a forecast is what they span.
         settings: The hyperparameters of the recipe paper.
         overwrite: Replace what is in the run folder.
         seed: Seed of the start weights and of the order of minibatches.
@@ -121,6 +129,7 @@ def fit(
     if model != "vin" and scheme != "velocity_verlet":
         raise InputError(f"--scheme {scheme}: only the model vin has it; add --model vin.")
     data, description = read_described(recording, system)
+    names = description.columns.position if description.columns else ()
     if recipe == "carom":
         if model != "cd-lagrange":
             raise InputError(f"--model {model} needs the paper's recipe; add --recipe paper.")
@@ -135,14 +144,17 @@ def fit(
         chosen = LatentSettings(
             touch=touch or "inferred",
             sensor=sensor,
-            learned=_learned(description.learn, learn, laws),
+            learned=learned_from(description.learn, learn, laws),
             field=field,
             hidden=hidden,
             blind=blind,
         )
+        if ensemble != 1:
+            raise InputError("--ensemble: the recipe carom has a band without; it is for --recipe paper.")
         if around is not None:
             data = around_impact(data, around, blind=blind)
-        _fit_latent(recording, data, chosen, out, overwrite=overwrite, seed=seed, json=json)
+        kept: dict[str, Any] = {"hold_out": hold_out, "names": names}
+        _fit_latent(recording, data, chosen, out, **kept, overwrite=overwrite, seed=seed, json=json)
         return
     if touch in ("inferred", "imperfect"):
         raise InputError(f"--touch {touch}: the paper's recipe knows observed and none.")
@@ -155,20 +167,35 @@ def fit(
     if model == "cd-lagrange":
         options |= {"learn_inertia": description.learn.masses, "learn_damping": description.learn.damping}
     elif description.learn.masses or description.learn.damping:
-        raise InputError(
-            f"{beside(recording, system)}, [learn]: only the model cd-lagrange learns masses or damping."
-        )
+        path = system or recording.with_suffix(".toml")
+        raise InputError(f"{path}, [learn]: only the model cd-lagrange learns masses or damping.")
     if model == "vin":
         options["scheme"] = scheme
-    untrained = MODELS[model].for_recording(data, key=jax.random.key(seed), **options)
+    require_range("--ensemble", ensemble, 1, 100)
+    training = hold_out_share(data, hold_out).training
+    require_seed(seed + ensemble - 1)
+    seeds = range(seed, seed + ensemble)
+    untrained = [MODELS[model].for_recording(data, key=jax.random.key(number), **options) for number in seeds]
     started = time.monotonic()
     with new_run_folder(out, overwrite=overwrite) as folder, progress(f"training {model}") as tell:
-        result = fit_windowed(untrained, data, settings, seed=seed, progress=tell)
-        if result.failed:
+        results = fit_many(untrained, [training], settings, seeds=seeds, progress=tell)
+        finished = [one for one in results if not one.failed]
+        if not finished:
             raise InputError(
                 "Training ended in numbers that are not finite; choose a smaller --learning-rate."
             )
-        save_run(result, folder, recording=data, recording_path=recording, seed=seed)
+        result = finished[0]
+        others = together([one.model for one in finished]) if ensemble > 1 else None
+        save_run(
+            result,
+            folder,
+            recording=data,
+            recording_path=recording,
+            seed=seed,
+            hold_out=hold_out,
+            alternatives=others,
+            names=names,
+        )
 
     losses = {name: float(part[-1]) for name, part in result.history._asdict().items()}
     seconds = time.monotonic() - started
@@ -188,7 +215,7 @@ def fit(
     print(f"Written to {out}. Forecast with: carom forecast {out}{start} --out forecast.csv")
 
 
-def _learned(stated: Learn, chosen: tuple[str, ...] | None, laws: Laws) -> Learned:
+def learned_from(stated: Learn, chosen: tuple[str, ...] | None, laws: Laws = "each") -> Learned:
     """What to estimate: as on the command line, else as in the system file."""
     if chosen is None:
         return Learned(
@@ -222,18 +249,29 @@ def _fit_latent(
     settings: LatentSettings,
     out: Path,
     *,
+    hold_out: float,
+    names: tuple[str, ...],
     overwrite: bool,
     seed: int,
     json: bool,
 ) -> None:
+    training = hold_out_share(data, hold_out).training
     with new_run_folder(out, overwrite=overwrite) as folder:
-        result = fit_latent(data, settings, seed=seed)
+        result = fit_latent(training, settings, seed=seed)
         if result.failed:
             raise InputError(
                 f"{path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise of "
                 "the data; check the candidate contacts in the system file, or try another --seed."
             )
-        save_run(result, folder, recording=data, recording_path=path, seed=seed)
+        save_run(
+            result,
+            folder,
+            recording=data,
+            recording_path=path,
+            seed=seed,
+            hold_out=hold_out,
+            names=names,
+        )
     found = [int(impacts.chosen.sum()) for impacts in result.impacts]
     if json:
         print_json(
@@ -251,6 +289,7 @@ def _fit_latent(
         return
     rows: list[tuple[str, object]] = [
         ("runs, samples", f"{len(data.runs)}, {data.samples}"),
+        *([("samples held out", data.samples - training.samples)] if hold_out else []),
         ("impacts found", sum(found)),
         ("noise of positions", result.noise[0]),
     ]
@@ -262,7 +301,7 @@ def _fit_latent(
     print_table(f"{path}: {result.model.scheme} step", ("", "value"), [*rows, ("seconds", result.seconds)])
     for message in result.misfit.messages:
         print(f"Note: {message}")
-    print(f"Written to {out}. Forecast with: carom forecast {out} --out forecast.csv")
+    print(f"Written to {out}. Look at it with: carom report {out}")
 
 
 def _value(parameter: Parameter) -> str:

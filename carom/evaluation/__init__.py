@@ -1,5 +1,6 @@
 """Scores of forecasts, and what the true equations would score."""
 
+from carom.evaluation.held_out import HeldOutForecast, forecast_held_out, held_out_error
 from carom.evaluation.metrics import (
     ContactScore,
     contact_score,
@@ -13,10 +14,13 @@ from carom.evaluation.oracle import OracleFit, fit_oracle
 
 __all__ = [
     "ContactScore",
+    "HeldOutForecast",
     "OracleFit",
     "contact_score",
     "energy_drift",
     "fit_oracle",
+    "forecast_held_out",
+    "held_out_error",
     "interpenetration",
     "paper_rmse",
     "position_rmse",

@@ -75,12 +75,11 @@ def engines_markdown(document: Document) -> str:
         if row["scheme"] == "CD-Lagrange"
     ]
     substeps = document["mechanics"]["engines"]["rows"][0]["substeps"]
-    shown = [0, len(substeps) // 2, len(substeps) - 1]
-    header = ["by", "system", *(f"{substeps[k]} steps per sample" for k in shown), "order"]
+    header = ["by", "system", *(f"{count} steps per sample" for count in substeps), "order"]
     rows = []
     for name, system, errors, order in found:
-        numbers = [MISSING] * 4 if errors is None else [*(number(errors[k]) for k in shown), f"{order:.2f}"]
-        rows.append([name, system, *numbers])
+        missing = [MISSING] * (len(substeps) + 1)
+        rows.append([name, system, *(missing if errors is None else [*map(number, errors), f"{order:.2f}"])])
     caption = (
         "Three balls for 0.4 s, samples every 0.01 s: the greatest distance of any ball from the exact "
         f"motion / m, median of {len(document['seeds'])} random starts."

@@ -49,14 +49,23 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .875rem; }
 """
 
 
-def page(title: str, body: str) -> str:
-    """A whole document."""
+def page(title: str, body: str, *, style: str = "", policy: str | None = None) -> str:
+    """A whole document.
+
+    Arguments:
+        title: what the browser calls it.
+        body: its content.
+        style: a style sheet that adds to the common one.
+        policy: what the browser may load, where that is to be enforced.
+    """
+    meta = "" if policy is None else f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'{meta}<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         # Without an icon of its own, a browser would ask the server for one.
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}{style}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
     )
 
 

@@ -1,6 +1,6 @@
 """Panels that show the bodies of a scene at one sample, with the trails that led there; one per dimension."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from matplotlib.colors import to_rgb
@@ -24,6 +24,7 @@ POINT = 0.012
 """The radius that a body without one is drawn with, as a share of the widest extent."""
 
 
+@runtime_checkable
 class Panel(Protocol):
     """A picture of a run that can be set to any of its samples."""
 

@@ -8,6 +8,7 @@ even by a perfect sensor, so that the motion has its say; a missing sensor says 
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,6 +20,8 @@ from carom.mechanics import Pair, Scene, Wall
 
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where inside a step an impact is tried."""
+PRIOR_LOG_ODDS = -15.0
+"""Of an impact in one step."""
 REACH = 2
 """By how many steps a found impact may still be moved, either way."""
 
@@ -47,6 +50,49 @@ class Impacts:
     """Whether these impacts explain the run, as far as could be seen."""
 
 
+class Between(NamedTuple):
+    """A run as it would be without impacts, window by window, to compare kinks with."""
+
+    windows: Windows
+    half_width: int
+    smooth: WindowFit
+    noise: Float[np.ndarray, "2"]
+    acceleration: float
+    """A typical size of the acceleration."""
+    stiffness: float
+    """The precision with which accelerations are expected to vanish."""
+    misfit: Float[np.ndarray, "steps"]
+    """What motion without a kink leaves unexplained around every step."""
+
+    @property
+    def weight(self) -> Float[np.ndarray, "2"]:
+        return 1 / self.noise**2
+
+
+def between_impacts(run: Run, half_width: int | None = None, *, quiet: float = 0.5) -> Between:
+    """Noise, accelerations and misfits of a run without kinks.
+
+    Arguments:
+        half_width: samples either side of a step; more by default where no velocities were measured.
+        quiet: the quantile of the windows, by how rough they are, that is taken for motion between impacts.
+    """
+    if half_width is None:
+        half_width = 5 if run.velocity is not None and np.isfinite(run.velocity).any() else 12
+    windows = Windows(run, half_width)
+    # A velocity is worth a position per step until both noises are known; so no unit matters.
+    weight = np.array([1.0, np.median(windows.step) ** 2])
+    smooth = windows.fit(None, None, weight)
+    for _ in range(3):
+        smooth = windows.fit(None, None, 1 / local_noise(smooth, quiet) ** 2)
+    noise = local_noise(smooth, quiet)
+    weight = 1 / noise**2
+    typical = float(np.sqrt(np.quantile(np.sum(smooth.acceleration**2, axis=(1, 2)), quiet)))
+    # Without this a sharp parabola would pass for smooth motion through an impact.
+    stiffness = 1 / (1.5 * max(typical, 1e-9)) ** 2
+    base = windows.fit(None, None, weight, stiffness).misfit(weight, stiffness)
+    return Between(windows, half_width, smooth, noise, typical, stiffness, base)
+
+
 def find_impacts(
     run: Run,
     scene: Scene,
@@ -55,7 +101,7 @@ def find_impacts(
     masses_known: bool = True,
     half_width: int | None = None,
     blind: int = 0,
-    prior_log_odds: float = -15.0,
+    prior_log_odds: float = PRIOR_LOG_ODDS,
 ) -> Impacts:
     """Log-odds of an impact in every step of a run, and the steps where they are positive and greatest.
 
@@ -69,20 +115,14 @@ def find_impacts(
             one impact, at the instant where the motions before it and after it would have met.
         prior_log_odds: of an impact in one step.
     """
-    if half_width is None:
-        half_width = 5 if run.velocity is not None and np.isfinite(run.velocity).any() else 12
-    windows = Windows(run, half_width)
-    # A velocity is worth a position per step until both noises are known; so no unit matters.
-    weight = np.array([1.0, np.median(windows.step) ** 2])
-    smooth = windows.fit(None, None, weight)
-    for _ in range(3):
-        smooth = windows.fit(None, None, 1 / local_noise(smooth) ** 2)
-    noise = local_noise(smooth)
-    weight = 1 / noise**2
-    typical = float(np.sqrt(np.median(np.sum(smooth.acceleration**2, axis=(1, 2)))))
-    # Without this a sharp parabola would pass for smooth motion through an impact.
-    stiffness = 1 / (1.5 * max(typical, 1e-9)) ** 2
-    base = windows.fit(None, None, weight, stiffness).misfit(weight, stiffness)
+    between = between_impacts(run, half_width)
+    windows, smooth, noise, typical = between.windows, between.smooth, between.noise, between.acceleration
+    half_width, weight, stiffness, base = (
+        between.half_width,
+        between.weight,
+        between.stiffness,
+        between.misfit,
+    )
     steps, contacts = len(run) - 1, scene.contacts
     log_odds = np.full((steps, contacts), -np.inf)
     kink = np.zeros((3, steps, contacts))  # gap, rate before, rate after
@@ -93,7 +133,7 @@ def find_impacts(
             kinked = windows.fit(directions, place, weight, stiffness)
             gain = 0.5 * (base - kinked.misfit(weight, stiffness))
             here = _kink(candidate, scene, position, kinked)
-            value = np.where(_possible(here), gain, -np.inf)
+            value = np.where(possible_impact(here), gain, -np.inf)
             better = value > log_odds[:, j]
             log_odds[better, j] = value[better]
             kink[:, better, j] = here[:, better]
@@ -108,7 +148,7 @@ def find_impacts(
     sharing = (incidence.astype(int) @ incidence.T.astype(int)) > 0
     # Beyond a contact that lasts, as much of the motion is looked at as the contact took.
     half_width += 2 * blind
-    chosen = _peaks(log_odds, half_width, sharing)
+    chosen = peaks_of(log_odds, half_width, sharing)
     smooth_gap = [_gap(candidate, scene, smooth.position) for candidate in scene.candidates]
     smooth_gap = np.stack(smooth_gap, axis=1) if smooth_gap else np.zeros((steps, 0))
     gap, before, after = kink
@@ -174,7 +214,7 @@ def _at_best_neighbours(
             if new != old or blind:
                 fit = fits[best * len(PLACES) + int(np.argmax(explained[best, :, row]))]
                 there = _kink(candidate, scene, position, fit)
-                kink[:, new, j] = there[:, row] if _possible(there)[row] else kink[:, old, j]
+                kink[:, new, j] = there[:, row] if possible_impact(there)[row] else kink[:, old, j]
     return replace(peaks, log_odds=log_odds, chosen=chosen, gap=kink[0], before=kink[1], after=kink[2])
 
 
@@ -185,7 +225,7 @@ def _kink(candidate: Wall | Pair, scene: Scene, position, fit: WindowFit) -> Flo
     return np.stack([_gap(candidate, scene, fit.position), before, after])
 
 
-def _possible(kink: Float[np.ndarray, "3 steps"]) -> Bool[np.ndarray, "steps"]:
+def possible_impact(kink: Float[np.ndarray, "3 steps"]) -> Bool[np.ndarray, "steps"]:
     """Whether an impact with 0 ≤ e ≤ 1 could have made this kink, with some slack for noise."""
     _, before, after = kink
     slack = 0.1 * np.abs(before)
@@ -229,7 +269,7 @@ def _gap(candidate: Wall | Pair, scene: Scene, position) -> np.ndarray:
     return distance - candidate.offset
 
 
-def _peaks(
+def peaks_of(
     log_odds: np.ndarray, half_width: int, sharing: Bool[np.ndarray, "contacts contacts"]
 ) -> Bool[np.ndarray, "steps contacts"]:
     """Steps whose log-odds are positive and the greatest nearby, the greatest first.

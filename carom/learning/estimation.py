@@ -224,6 +224,7 @@ def improve(
         segments,
         prior,
         Bounds(low, high),
+        channels=len(noise),
         max_iterations=ITERATIONS,
     )
     covariance = shared_covariance(solution.normal)

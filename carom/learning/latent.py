@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -98,6 +99,9 @@ def fit_latent_many(
         raise InputError(
             f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
         )
+    stages = (*settings.horizons, settings.longest)
+    if any(longer % shorter for shorter, longer in pairwise(stages)):
+        raise InputError(f"Every horizon must be a multiple of the one before, unlike {stages}.")
     # The CD-Lagrange step relates velocities to one step size; the exact one takes steps as they come.
     even = all(recording.even for recording in recordings)
     if settings.scheme == "cd_lagrange" and not even:
@@ -177,9 +181,8 @@ def _fit_scheme(
     )
     history: list[np.ndarray] = []
     run = partial(_run, template, unravel, own, history)
-    outcome = run(estimate, batch, places)
-    likelihoods = np.asarray(outcome.log_likelihood).reshape(len(problems), settings.starts)
-    picked = np.argmax(np.where(np.isfinite(likelihoods), likelihoods, -np.inf), axis=1)
+    outcome = run(estimate, batch, places, starts=settings.starts)
+    picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
     outcome = _pick(outcome, chosen)
     history[:] = [values[chosen] for values in history]
@@ -269,8 +272,9 @@ def _run(
     *,
     free: bool = False,
     tighten: bool = False,
+    starts: int = 1,
 ) -> Outcome:
-    """Round after round until the likelihood settles."""
+    """Round after round until the likelihood settles, of several starts that of the best."""
     units = _stack([problem.units for problem in problems])
     data = _stack([problem.segments(places, free=free) for problem in problems])
     known = [
@@ -283,21 +287,28 @@ def _run(
     most = None if None in found else max(number for number in found if number is not None)
     # Each of many segments may still move a little.
     enough = SETTLED * max(1.0, len(places.run) / 20)
-    hinge, before = LOOSE, np.full(len(problems), -np.inf)
+    hinge, before = LOOSE, -np.inf
     number = 0
     while True:
         outcome = improve_together(
             template, hinge, units, estimate, data, (mean, precision), unravel=unravel, own=own, most=most
         )
-        estimate, likelihood = outcome.estimate, np.asarray(outcome.log_likelihood)
-        history.append(likelihood)
+        estimate = outcome.estimate
+        history.append(np.asarray(outcome.log_likelihood))
+        best = np.max(_by_start(outcome.log_likelihood, starts), axis=1)
         # What is not finite will not settle by itself, nor should the others wait for it.
-        moving = np.isfinite(likelihood) & (np.abs(likelihood - before) > enough)
+        moving = np.isfinite(best) & ((best > before + enough) | (best < before - enough))
         number += 1
         if number == ROUNDS or (not moving.any() and (hinge <= HINGE or not tighten)):
             return outcome
-        before = likelihood
+        before = best
         hinge = max(HINGE, 0.3 * hinge) if tighten else hinge
+
+
+def _by_start(likelihoods, starts: int) -> np.ndarray:
+    """Likelihoods problem by problem, the starts of one side by side, the worst for what is not finite."""
+    values = np.asarray(likelihoods).reshape(-1, starts)
+    return np.where(np.isfinite(values), values, -np.inf)
 
 
 def _pick(outcome: Outcome, index: int | np.ndarray) -> Outcome:

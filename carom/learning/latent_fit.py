@@ -15,6 +15,7 @@ from carom.integrators import SCHEDULED
 from carom.learning.contacts import Impacts
 from carom.learning.diagnosis import Misfit, diagnose
 from carom.learning.estimation import Outcome, SharedShape, segment_motion
+from carom.learning.laplace import draw_models
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.parameters import Parameter, describe_parameters
 from carom.learning.problem import Problem
@@ -61,6 +62,8 @@ class LatentFit:
     """Of the terms of the restitution that holds for all runs, where it was estimated."""
     free: bool
     """Whether the gap alone, without the schedule of found impacts, explains the recording as well."""
+    draws: ImpactNetwork
+    """Models that the data do not tell from this one (Laplace), with an axis over them before all others."""
     settings: LatentSettings
     history: tuple[float, ...]
     """The log-likelihood, round by round, once the best start was chosen."""
@@ -113,19 +116,18 @@ def describe(
     clearest = np.array([rows[np.argmin(errors[rows], axis=0)] for rows in pieces])
     columns = np.arange(errors.shape[1])
     motions = _motions(recording, places, motion, segments, np.asarray(noise))
-    widths = None
+    halves = None
     if template.scheme == "cd_lagrange" and settings.learned.gap:
         model, halves = _with_margin(model, motions, problem.plans)
         # Any surface between arrivals with contact and without explains the data: a uniform distribution.
-        shared = shared._replace(shift=model.contact.shift)
-        widths = halves / np.sqrt(3)
+        shared = shared._replace(shift=np.asarray(model.contact.shift))
     covariance = np.asarray(best.covariance)
     if len(places.run) == len(recording.runs) >= ENOUGH_RUNS:
         covariance = _wider(covariance, np.asarray(best.scatter))
     spread = unravel(np.sqrt(np.maximum(np.diagonal(covariance), 0)))
-    if widths is not None:
-        spread = spread._replace(shift=widths)
-    pull = unravel(np.asarray(best.gradient))
+    if halves is not None:
+        spread = spread._replace(shift=halves / np.sqrt(3))
+    pull = np.asarray(best.gradient)
     _, precisions = shared_prior(shared, problem.units)
     counted = sum(found.chosen.sum(axis=0) * found.explained for found in impacts)
     parameters = describe_parameters(
@@ -133,7 +135,7 @@ def describe(
         settings.learned,
         shared,
         spread,
-        pull,
+        unravel(pull),
         jax.tree.map(lambda x: 1 / np.sqrt(x), precisions),
         np.asarray(counted),
         np.asarray(scatter),
@@ -164,6 +166,7 @@ def describe(
         run_errors=own.unknowns(errors[clearest, columns]),
         law_covariance=_law_covariance(covariance, unravel) if shared.restitution.size else None,
         free=agrees,
+        draws=draw_models(template, shared, covariance, pull, problem.units, unravel, half_widths=halves),
         settings=settings,
         history=history,
         seconds=float("nan"),

@@ -23,8 +23,9 @@ class LatentSettings:
             their distance too ("pairs"), or in any way ("joint"), or move freely ("none").
         hidden: units of the potential's hidden layer.
         starts: random initial weights that are tried together.
-        horizons: samples per segment, stage by stage; whole runs come last by themselves.
-        longest: samples beyond which a run is not followed in one piece.
+        horizons: samples per segment, stage by stage, each a multiple of the one before; whole runs come last
+            by themselves.
+        longest: samples beyond which a run is not followed in one piece; a multiple of the last horizon.
         blind: samples either side of an impact that are not compared, for contacts that last.
     """
 
@@ -36,6 +37,6 @@ class LatentSettings:
     field: Field = "shared"
     hidden: int = 32
     starts: int = 4
-    horizons: tuple[int, ...] = (20,)
-    longest: int = 2000
+    horizons: tuple[int, ...] = (20, 100, 600)
+    longest: int = 2400
     blind: int = 0

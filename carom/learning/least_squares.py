@@ -88,6 +88,7 @@ def minimise(
     prior: Prior,
     bounds: Bounds,
     *,
+    channels: int,
     max_iterations: int = 30,
     tolerance: float = 1e-6,
 ) -> Solution:
@@ -99,13 +100,12 @@ def minimise(
         segments: data of all segments, stacked along the first axis of every array.
         prior: of all unknowns.
         bounds: of the shared unknowns.
+        channels: of the measurements, as `residuals` gives them.
         tolerance: a relative decrease of the cost below this ends the search.
     """
 
-    unmade = jax.eval_shape(lambda: normal_equations(residuals, start, segments, prior))
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unmade)._replace(cost=jnp.inf)
     search = _Search(
-        Solution(start, nothing, jnp.asarray(jnp.inf), jnp.zeros((), int)),
+        Solution(start, _unmade(start, channels), jnp.asarray(jnp.inf), jnp.zeros((), int)),
         start,
         jnp.asarray(jnp.inf),
         jnp.asarray(1e-3),
@@ -146,6 +146,21 @@ def minimise(
         return _Search(kept, following, predicted, damping, growth, small | lost)
 
     return lax.while_loop(go_on, iterate, search).solution
+
+
+def _unmade(unknowns: Unknowns, channels: int) -> Normal:
+    """Normal equations that are still to be made: to ask JAX for their shape would trace all of them."""
+    shared, (segments, local) = len(unknowns.shared), unknowns.local.shape
+    return Normal(
+        shared=jnp.zeros((shared, shared)),
+        mixed=jnp.zeros((segments, local, shared)),
+        local=jnp.zeros((segments, local, local)),
+        shared_gradient=jnp.zeros(shared),
+        pulls=jnp.zeros((segments, shared)),
+        local_gradient=jnp.zeros((segments, local)),
+        cost=jnp.asarray(jnp.inf),
+        squares=jnp.zeros(channels),
+    )
 
 
 def settle(

@@ -1,11 +1,10 @@
-"""Models on disk: safetensors with a JSON header, written whole or not at all, read without running anything.
+"""Models on disk: tensors with a header, from which a model is built without running anything of the file.
 
 The header holds the schema version, the model's name, options, step size and scene (as the text of a system
 file), and notes on how it was trained. The tensors are the model's arrays by their place in the model.
 """
 
 import importlib.metadata
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,19 +12,15 @@ from typing import Any, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from carom.atomic import atomic_write
-from carom.data.files.input_file import complaint, require_file, shown, suggestion
+from carom.data.files.input_file import complaint, shown, suggestion
 from carom.data.files.system_file import Learn, SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
+from carom.learning.tensor_file import arrays_by_place, fill, read_tensors, write_tensors
 from carom.models import MODELS, AbstractModel
 
 SCHEMA = 1
-MAXIMUM_BYTES = 2**30
 HEADER_KEYS = ("schema", "model", "options", "step_size", "system", "notes", "versions")
 
 
@@ -45,9 +40,7 @@ def save_model(
         "notes": dict(notes or {}),
         "versions": {name: importlib.metadata.version(name) for name in ("carom", "jax", "numpy")},
     }
-    tensors = {place: np.asarray(array) for place, array in _arrays(model).items()}
-    with atomic_write(path) as temporary:
-        save_file(tensors, temporary, metadata={"carom": json.dumps(header)})
+    write_tensors(path, {place: np.asarray(array) for place, array in arrays_by_place(model).items()}, header)
 
 
 def load_model(path: str | os.PathLike[str]) -> AbstractModel:
@@ -68,24 +61,7 @@ def load_model(path: str | os.PathLike[str]) -> AbstractModel:
         raise complaint(
             path, f"the header does not describe a model ({shown(error)}); save it again"
         ) from error
-    expected = _arrays(skeleton)
-    if expected.keys() != tensors.keys():
-        odd = sorted(expected.keys() ^ tensors.keys())[0]
-        raise complaint(
-            path, "the tensors are not those of the model in the header; save it again", f"tensor {odd}"
-        )
-    for place, leaf in expected.items():
-        tensor = tensors[place]
-        if tensor.shape != leaf.shape or tensor.dtype.kind != "f":
-            wanted = (
-                f"it should be floating point of shape {leaf.shape}, not {tensor.dtype} of {tensor.shape}"
-            )
-            raise complaint(path, f"{wanted}; save the model again", f"tensor {place}")
-        if not np.isfinite(tensor).all():
-            raise complaint(path, "some weights are not finite; train the model again", f"tensor {place}")
-    leaves, structure = jax.tree.flatten(skeleton)
-    loaded = iter([jnp.asarray(tensors[place]) for place in expected])
-    return jax.tree.unflatten(structure, [next(loaded) if _is_array(leaf) else leaf for leaf in leaves])
+    return fill(path, skeleton, tensors)
 
 
 def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -94,20 +70,8 @@ def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="model")
-    foreign = "the file is not a whole Carom model; name one that `carom fit` wrote"
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if "carom" not in metadata:
-                raise complaint(path, foreign)
-            header = json.loads(metadata["carom"])
-            _check_header(path, header)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except InputError:
-        raise
-    except (SafetensorError, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise complaint(path, foreign) from error
+    header, tensors = read_tensors(path, kind="model")
+    _check_header(path, header)
     return header, tensors
 
 
@@ -136,13 +100,3 @@ def _check_header(path: Path, header: Any) -> None:
         raise complaint(
             path, "the system in the header must be the text of a system file; save the model again"
         )
-
-
-def _arrays(model: Any) -> dict[str, Any]:
-    """A model's arrays by their place, such as `potential.weight`."""
-    places = jax.tree_util.tree_flatten_with_path(model)[0]
-    return {jax.tree_util.keystr(place).lstrip("."): leaf for place, leaf in places if _is_array(leaf)}
-
-
-def _is_array(leaf: Any) -> bool:
-    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)

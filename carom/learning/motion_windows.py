@@ -107,12 +107,16 @@ class Windows:
         )
 
 
-def local_noise(smooth: WindowFit) -> Float[np.ndarray, "2"]:
-    """Standard deviations from windows without a kink, which are most: so the median."""
+def local_noise(smooth: WindowFit, share: float = 0.5) -> Float[np.ndarray, "2"]:
+    """Standard deviations from windows without a kink, which are most: so the median.
+
+    Arguments:
+        share: the quantile instead of the median, lower where windows with a kink may be most.
+    """
     spent = 3 * np.prod(smooth.position.shape[1:])
     total = smooth.counts.sum(axis=1, keepdims=True)
     freedom = np.maximum(smooth.counts * (1 - spent / np.maximum(total, spent + 1)), 1)
     variance = np.where(smooth.counts > 0, smooth.squares / freedom, np.nan)
     known = smooth.counts.sum(axis=0) > 0
-    middle = np.array([np.nanmedian(variance[:, c]) if known[c] else 1.0 for c in range(2)])
+    middle = np.array([np.nanquantile(variance[:, c], share) if known[c] else 1.0 for c in range(2)])
     return np.sqrt(np.maximum(middle, 1e-18))

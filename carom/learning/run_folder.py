@@ -5,23 +5,32 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from carom.atomic import atomic_write
-from carom.data import Recording
+from carom.data import Recording, Split, read_recording, write_recording
+from carom.data import hold_out as hold_out_share
+from carom.data.files.input_file import complaint, require_file
 from carom.errors import InputError
+from carom.learning.alternatives_file import load_alternatives, save_alternatives
 from carom.learning.latent_fit import LatentFit
 from carom.learning.model_file import load_model, read_notes, save_model
+from carom.learning.tensor_file import MAXIMUM_BYTES, read_tensors, write_tensors
 from carom.learning.windowed import Fit
 from carom.models import AbstractModel
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "run.json"
+ALTERNATIVES, MOTIONS, RECORDING = "alternatives.safetensors", "motions.safetensors", "recording.parquet"
+OTHERS = (HISTORY, SUMMARY, ALTERNATIVES, MOTIONS, RECORDING)
+"""What a run folder holds besides the model; a fit by the paper's recipe has no motions, one alone no
+alternatives."""
 
 
 def save_run(
@@ -31,20 +40,46 @@ def save_run(
     recording: Recording,
     recording_path: Path,
     seed: int,
+    hold_out: float = 0.0,
+    alternatives: AbstractModel | None = None,
+    names: Sequence[str] = (),
 ) -> None:
-    """Write the files of a run into a folder, which must exist."""
+    """Write the files of a run into a folder, which must exist.
+
+    Arguments:
+        fit: the result.
+        folder: where to.
+        recording: all that was measured, with what was held out.
+        recording_path: the file it came from; its name is kept.
+        seed: of the fit.
+        hold_out: the share that the fit did not see.
+        alternatives: the same training from other seeds; a fit by the recipe carom brings its own.
+        names: what the position columns were called, for figures.
+    """
     folder = Path(folder)
     notes: dict[str, Any] = {
         "recording": recording_path.name,
         "recording_sha256": recording_hash(recording),
         "settings": asdict(fit.settings),
         "seed": seed,
+        "hold_out": hold_out,
+        "names": list(names),
         "seconds": fit.seconds,
     }
     if isinstance(fit, LatentFit):
         first = fit.motions[0]
         start = (*np.ravel(first.position[0]), *np.ravel(first.velocity[0]))
         notes |= _findings(fit)
+        alternatives = fit.draws
+        write_tensors(
+            folder / MOTIONS,
+            {
+                f"{number}.{channel}": getattr(motion, channel)
+                for number, motion in enumerate(fit.motions)
+                for channel in Retraced._fields
+            },
+            {"runs": len(fit.motions)},
+        )
         history = [
             {"round": number, "log_likelihood": value} for number, value in enumerate(fit.history, start=1)
         ]
@@ -64,6 +99,9 @@ def save_run(
         temporary.write_text("\n".join(json.dumps(line) for line in history) + "\n")
     with atomic_write(folder / SUMMARY) as temporary:
         temporary.write_text(json.dumps(notes, indent=2) + "\n")
+    write_recording(recording, folder / RECORDING)
+    if alternatives is not None:
+        save_alternatives(alternatives, folder / ALTERNATIVES)
     save_model(fit.model, folder / MODEL, notes=notes)
 
 
@@ -87,6 +125,101 @@ def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any
     return load_model(model_path), read_notes(model_path)
 
 
+class Retraced(NamedTuple):
+    """A run as a fit retraces it."""
+
+    position: Float[np.ndarray, "samples bodies dimension"]
+    velocity: Float[np.ndarray, "samples bodies dimension"]
+
+
+class FinishedRun(NamedTuple):
+    """All that a run folder holds.
+
+    Arguments:
+        model: what was fitted.
+        notes: how, and what was found.
+        recording: all that was measured, with what was held out.
+        split: the same in two parts, as the fit had it.
+        alternatives: models that the data do not tell from this one; None where there are none.
+        motions: every run of the training part as the fit retraces it; none for the paper's recipe.
+        history: one mapping per round or epoch.
+    """
+
+    model: AbstractModel
+    notes: dict[str, Any]
+    recording: Recording
+    split: Split
+    alternatives: AbstractModel | None
+    motions: tuple[Retraced, ...]
+    history: tuple[dict[str, float], ...]
+
+
+def load_alternatives_of(path: Path, model: AbstractModel) -> AbstractModel | None:
+    """The alternatives in a run folder; None where it has none, or where a model file was named."""
+    file = path / ALTERNATIVES
+    return load_alternatives(file, model) if path.is_dir() and file.exists() else None
+
+
+def load_recording_of(path: Path, model: AbstractModel) -> Recording:
+    """The recording that a run folder keeps."""
+    file = path / RECORDING
+    if not (path.is_dir() and file.exists()):
+        raise InputError(f"{path}: there is no {RECORDING} in it; name a run folder that `carom fit` wrote.")
+    return read_recording(file, scene=model.scene, missing=("position", "velocity"))
+
+
+def load_finished_run(path: str | os.PathLike[str]) -> FinishedRun:
+    """Read a run folder whole."""
+    path = Path(path)
+    model, notes = load_run(path)
+    recording = load_recording_of(path, model)
+    share = notes.get("hold_out", 0.0)
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise InputError(f"{path / MODEL}: the share that was held out is not a number; fit it again.")
+    split = hold_out_share(recording, float(share))
+    return FinishedRun(
+        model,
+        notes,
+        recording,
+        split,
+        load_alternatives_of(path, model),
+        _load_motions(path / MOTIONS, split.training) if (path / MOTIONS).exists() else (),
+        _load_history(path / HISTORY),
+    )
+
+
+def noise_in(notes: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Standard deviations of positions and velocities, where a fit has noted any that make sense."""
+    noise = notes.get("noise")
+    if not isinstance(noise, list) or len(noise) != 2:
+        return None
+    values = [value if type(value) is float and 0 < value < np.inf else float("nan") for value in noise]
+    return None if np.isnan(values[0]) else (values[0], values[1])
+
+
+def _load_motions(file: Path, training: Recording) -> tuple[Retraced, ...]:
+    _, tensors = read_tensors(file, kind="set of motions")
+    motions = []
+    for number, run in enumerate(training.runs):
+        position, velocity = (tensors.get(f"{number}.{channel}") for channel in Retraced._fields)
+        if position is None or velocity is None or {position.shape, velocity.shape} != {run.position.shape}:
+            raise complaint(file, "the motions are not those of the recording beside them; fit it again")
+        motions.append(Retraced(position.astype(float), velocity.astype(float)))
+    return tuple(motions)
+
+
+def _load_history(file: Path) -> tuple[dict[str, float], ...]:
+    require_file(file, maximum_bytes=MAXIMUM_BYTES, kind="history")
+    try:
+        lines = tuple(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError, RecursionError) as error:
+        raise complaint(file, "the lines are not JSON; fit it again") from error
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, dict) or not all(type(value) in (int, float) for value in line.values()):
+            raise complaint(file, "this is not an object of numbers; fit it again", f"line {number}")
+    return tuple({key: float(value) for key, value in line.items()} for line in lines)
+
+
 @contextmanager
 def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """Give a temporary folder beside `folder` to save a run into, and move its files there at the end.
@@ -107,9 +240,13 @@ def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[Path]:
             reason = f"the folder cannot be made ({error.strerror}); choose another"
             raise InputError(f"{folder}: {reason}.") from error
         yield temporary
-        # The model comes last: a folder with a model is whole.
-        for name in (HISTORY, SUMMARY, MODEL):
-            (temporary / name).replace(target / name)
+        # The model goes first and comes last: a folder with a model is whole.
+        (target / MODEL).unlink(missing_ok=True)
+        for name in (*OTHERS, MODEL):
+            if (temporary / name).exists():
+                (temporary / name).replace(target / name)
+            else:
+                (target / name).unlink(missing_ok=True)
         temporary.rmdir()
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -166,17 +166,18 @@ def first_states(
         earlier, later = kinks[kinks < start], kinks[kinks >= start]
         low = max(start - 6, earlier[-1] + 1 if len(earlier) else 0)
         high = min(start + 7, later[0] + 1 if len(later) else len(run), len(run))
-        rows.append(_local_state(run, start, int(low), int(high)))
+        rows.append(local_state(run, start, int(low), int(high)))
     return np.array(rows)
 
 
 def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
-    """Positions and velocities; NaN where none were measured."""
+    """Positions and velocities together; NaN where nothing was measured."""
     velocity = np.full_like(run.position, np.nan) if run.velocity is None else run.velocity
     return np.stack([run.position, velocity], axis=1)
 
 
-def _local_state(run: Run, at: int, low: int, high: int) -> np.ndarray:
+def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "state"]:
+    """The state at a sample by a parabola through those from `low` to before `high`; positions come first."""
     t = run.time[low:high] - run.time[at]
     values = channels(run)[low:high].reshape(high - low, 2, -1)
     position, velocity = [], []

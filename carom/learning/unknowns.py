@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from carom.learning.ties import Laws, Surfaces, law_of, surface_map, tilt_map
-from carom.models import ImpactNetwork
-from carom.models.networks import PotentialNetwork
+from carom.models import ImpactNetwork, PotentialNetwork
 from carom.types import RestitutionKind, Values
 
 WEIGHT_SPREAD = 3.0
@@ -119,7 +118,9 @@ def initial_shared(
 ) -> Shared:
     """Random weights with standard normal entries; physical parameters from a first look at the data."""
     scene = template.scene
-    hidden, inputs = template.potential.weight.shape
+    potential = template.potential
+    assert isinstance(potential, PotentialNetwork)
+    hidden, inputs = potential.weight.shape
     pairs = template.pair_potential.hidden
     obeyed = law_of(scene, learned.laws)
     law = np.zeros((len(np.unique(obeyed)), learned.restitution_terms))
@@ -144,9 +145,8 @@ def initial_shared(
 
 def with_unknowns(template: ImpactNetwork, shared: Shared, units: Units) -> ImpactNetwork:
     """The model that these unknowns describe, weights back in the recording's own units."""
-    field = (shared.weight, shared.bias, shared.output)
     pairs = (shared.pair_weight, shared.pair_bias, shared.pair_output)
-    potential = _in_units(template.potential, *field, units.center, units.scale, units.energy)
+    potential = with_weights(template, shared, units)
     between = template.pair_potential
     if between.hidden:
         between = _in_units(between, *pairs, units.distances[:1], units.distances[1:], units.energy)
@@ -182,10 +182,18 @@ def _in_units(potential: PotentialNetwork, weight, bias, output, center, scale, 
         potential,
         (
             weight,
-            bias - jnp.sum(weight * center[None, :], axis=1),
+            bias - (weight * center[None, :]).sum(axis=1),
             output * energy / np.sqrt(potential.hidden),
         ),
     )
+
+
+def with_weights(template: ImpactNetwork, shared: Shared, units: Units) -> PotentialNetwork:
+    """The potential of these weights in the recording's own units; linear, so changes may be given."""
+    potential = template.potential
+    assert isinstance(potential, PotentialNetwork)
+    field = shared.weight, shared.bias, shared.output
+    return _in_units(potential, *field, units.center, units.scale, units.energy)
 
 
 def shared_bounds(shared: Shared) -> tuple[Shared, Shared]:

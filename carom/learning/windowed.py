@@ -85,8 +85,8 @@ def fit_many(
         raise InputError("fit_many needs as many recordings and seeds as models.")
     windows = [window_batch(models[0], recording, settings) for recording in recordings]
     started = time.perf_counter()
-    parameters, fixed = eqx.partition(_stack(models), eqx.is_inexact_array)
-    batch = _stack(windows)
+    parameters, fixed = eqx.partition(together(models), eqx.is_inexact_array)
+    batch = together(windows)
     optimiser_state = jax.vmap(_optimiser(settings, batch.position.shape[1]).init)(parameters)
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
 
@@ -163,8 +163,8 @@ def _chunks(epochs: int) -> list[tuple[int, int]]:
     return [(done, min(size, epochs - done)) for done in range(0, epochs, size)]
 
 
-def _stack(trees: Sequence[PyTree]) -> PyTree:
-    """One tree whose arrays have a leading axis over `trees`; their static parts must agree."""
+def together(trees: Sequence[PyTree]) -> PyTree:
+    """Models, or batches, as one: arrays get a leading axis over `trees`, whose static parts must agree."""
     shapes = [jax.tree.map(jnp.shape, eqx.filter(tree, eqx.is_array)) for tree in trees]
     if any(
         jax.tree.structure(tree) != jax.tree.structure(trees[0]) or shape != shapes[0]

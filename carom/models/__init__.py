@@ -6,7 +6,7 @@ from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
 from carom.models.impact_network import ImpactNetwork
-from carom.models.networks import PotentialNetwork
+from carom.models.networks import LinearisedPotential, PotentialNetwork
 from carom.models.resnet import ResNet
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
 
@@ -29,6 +29,7 @@ __all__ = [
     "ContactResNet",
     "Forecast",
     "ImpactNetwork",
+    "LinearisedPotential",
     "NoContact",
     "PotentialNetwork",
     "ResNet",

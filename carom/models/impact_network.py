@@ -33,7 +33,7 @@ from carom.mechanics import (
 )
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import CERTAIN, GapContact, Signal
-from carom.models.networks import Activation, PotentialNetwork, potential_network
+from carom.models.networks import Activation, LinearisedPotential, PotentialNetwork, potential_network
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]
@@ -106,7 +106,7 @@ class ImpactNetwork(AbstractModel):
         1.0
     """
 
-    potential: PotentialNetwork
+    potential: PotentialNetwork | LinearisedPotential
     pair_potential: PotentialNetwork
     """ψ of the distance; without a unit unless the field has pairs."""
     contact: GapContact
@@ -242,6 +242,20 @@ class ImpactNetwork(AbstractModel):
         along = (pull / jnp.maximum(distance, 1e-12))[:, None] * apart
         return jnp.zeros_like(position).at[first].add(along).at[second].add(-along)
 
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        if self.field == "none":
+            return jnp.zeros((), position.dtype)
+        if self.field == "joint":
+            return self.potential(position)
+        each = jax.vmap(lambda place: self.potential(place[None]))(position)
+        energy = jnp.sum(jnp.exp(self.log_mass) * each)
+        if self.field == "pairs" and len(position) > 1:
+            first, second = np.triu_indices(len(position), 1)
+            distance = length(position[first] - position[second])
+            energy = energy + jnp.sum(jax.vmap(lambda r: self.pair_potential(r[None, None]))(distance))
+        return energy
+
     def enter(self, state: State) -> State:
         if self.scheme == "constraint_exact" or self.scene.velocity_grid == "sample":
             return state
@@ -361,6 +375,8 @@ class ImpactNetwork(AbstractModel):
         )
 
     def penalised(self) -> tuple[Array, ...]:
+        if isinstance(self.potential, LinearisedPotential):
+            raise InputError("A draw from a fit is not trained; train the model that was fitted.")
         pairs = self.pair_potential
         return (self.potential.weight, self.potential.output, pairs.weight, pairs.output)
 

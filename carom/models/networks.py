@@ -51,6 +51,37 @@ class PotentialNetwork(eqx.Module):
         return (slope @ kernel.T)[:-1].reshape(position.shape)
 
 
+class LinearisedPotential(eqx.Module):
+    """A potential to first order in a change of its weights: U(q; θ) + ∂U/∂θ · δθ.
+
+    Laplace's approximation holds for this one. A network with changed weights would bend where the data say
+    nothing of single weights, however well they determine what the weights do together.
+    """
+
+    base: PotentialNetwork
+    change: PotentialNetwork
+    """δθ, in the place of weights."""
+
+    @property
+    def hidden(self) -> int:
+        return self.base.hidden
+
+    @property
+    def activation(self) -> Activation:
+        return self.base.activation
+
+    def __call__(self, position: Float[Array, "bodies dimension"]) -> Float[Array, ""]:
+        return self._changed(lambda potential: potential(position))
+
+    def gradient(self, position: Float[Array, "bodies dimension"]) -> Float[Array, "bodies dimension"]:
+        """∂U/∂q."""
+        return self._changed(lambda potential: potential.gradient(position))
+
+    def _changed(self, of: Callable[[PotentialNetwork], Array]) -> Array:
+        value, tangent = jax.jvp(of, (self.base,), (self.change,))
+        return value + tangent
+
+
 def _affine(
     weight: Float[Array, "outputs inputs"], bias: Float[Array, "outputs"], x: Float[Array, "inputs"]
 ) -> Float[Array, "outputs"]:

@@ -28,6 +28,7 @@ step and are pulled back. Exact physics is approached in proportion to `step_siz
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,6 +105,16 @@ def engine_trajectory(
 
 
 def _read_half_grid(system: AbstractSystem, position, velocity, pushed) -> np.ndarray:
+    with jax.enable_x64(True):
+        shape = (-1, system.geometry.bodies, system.geometry.dimension)
+        states = State(jnp.asarray(position.reshape(shape)), jnp.asarray(velocity.reshape(shape)))
+        samples = _sample_velocities(system, states, jnp.asarray(pushed[1:], float))
+        return np.asarray(samples).reshape(len(samples), -1)
+
+
+# Compiled once per system and number of steps, not at every call.
+@eqx.filter_jit
+def _sample_velocities(system: AbstractSystem, states: State, touching):
     def read(before: State, after: State, touching):
         return to_sample_grid(
             before,
@@ -114,11 +125,7 @@ def _read_half_grid(system: AbstractSystem, position, velocity, pushed) -> np.nd
             rough=system.contact_friction is not None,
         ).velocity
 
-    with jax.enable_x64(True):
-        shape = (-1, system.geometry.bodies, system.geometry.dimension)
-        states = State(jnp.asarray(position.reshape(shape)), jnp.asarray(velocity.reshape(shape)))
-        samples = jax.jit(jax.vmap(read))(*consecutive(states), jnp.asarray(pushed[1:], float))
-        return np.asarray(samples).reshape(len(samples), -1)
+    return jax.vmap(read)(*consecutive(states), touching)
 
 
 _KINDS: tuple[type[AbstractSystem], ...] = (BouncingBall, NewtonsCradle, AbstractBalls)

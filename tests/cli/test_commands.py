@@ -41,7 +41,8 @@ def test_from_simulation_to_forecast(tmp_path, capsys):
     main(["fit", str(recording), "--out", str(run), *QUICK, "--json"])
     summary = json.loads(capsys.readouterr().out)
     assert np.isfinite([summary["state"], summary["contact"], summary["forecast_error"]]).all()
-    assert sorted(path.name for path in run.iterdir()) == ["history.jsonl", "model.safetensors", "run.json"]
+    written = ["history.jsonl", "model.safetensors", "recording.parquet", "run.json"]
+    assert sorted(path.name for path in run.iterdir()) == written
     assert len((run / "history.jsonl").read_text().splitlines()) == 3
     assert json.loads((run / "run.json").read_text())["settings"]["epochs"] == 3
 
@@ -362,3 +363,49 @@ def test_grid_by_command(tmp_path, capsys):
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"grid.png", "grid.svg"}
     main([*command, "--out", str(tmp_path)])
     assert "figures/grid.png" in capsys.readouterr().out
+
+
+@pytest.mark.campaign
+def test_a_comparison_ranks_every_model(tmp_path, capsys):
+    """The recipe carom has the equations of a ball; three epochs leave the others behind. JSON has it all."""
+    recording = tmp_path / "ball.csv"
+    main(["simulate", "ball", "--noise", "0.05", "--steps", "150", "--out", str(recording)])
+    capsys.readouterr()
+    quick = ["--epochs", "3", "--hidden", "8", "--hold-out", "0.2"]
+    main(["compare", str(recording), *quick, "--json"])
+    errors = json.loads(capsys.readouterr().out)["errors"]
+    assert errors.keys() == {"carom", "cd-lagrange", "vin", "resnet", "contact-resnet"}
+    ranked = [np.inf if error is None else error for error in errors.values()]
+    assert ranked == sorted(ranked)
+    assert next(iter(errors)) == "carom"
+    assert errors["carom"] < 0.2
+    document = json.loads((tmp_path / "ball.compare.json").read_text())
+    assert document["held_out"] == [{"run": 1, "samples": 30, "history": 121}]
+    assert [row["model"] for row in document["models"]] == list(errors)
+    with pytest.raises(SystemExit):
+        main(["compare", str(recording), *quick])
+    assert "--overwrite" in capsys.readouterr().err
+
+
+def test_a_forecast_has_one_beginning_and_may_have_several_runs(tmp_path, capsys):
+    recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
+    main(["simulate", "ball", "--steps", "80", "--noise", "0.1", "--out", str(recording)])
+    main(["fit", str(recording), *QUICK, "--ensemble", "2", "--out", str(run)])
+    forecast = ["forecast", str(run), "--steps", "10", "--out", str(out), "--overwrite"]
+    main([*forecast, "--start", "5,0", "--start", "3,-1"])
+    table = read_recording(out)
+    assert [run.position[0, 0, 0] for run in table.runs] == [5, 3]
+    header = out.read_text().splitlines()[0]
+    assert header == "run,t,q1,v1,touch1,q1_low,q1_high,v1_low,v1_high"
+    ends = []
+    for source in (["--end"], ["--recording", str(recording)]):
+        main([*forecast, *source])
+        ends.append(read_recording(out).runs[0])
+        assert ends[-1].time[0] == pytest.approx(1.6)
+    np.testing.assert_array_equal(ends[0].position, ends[1].position)
+    for wrong in (["--end", "--start", "5,0"], ["--system", "a.toml"]):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main([*forecast, *wrong])
+        assert caught.value.code == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1

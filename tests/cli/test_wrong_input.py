@@ -253,7 +253,10 @@ def test_simulate_refuses_wrong_options(name, tmp_path, capsys):
 EVERY_COMMAND = {
     "simulate": ["simulate", "ball", "--out", "ball.csv"],
     "fit": ["fit", "ball.csv", "--out", "run"],
+    "init": ["init", "ball.csv"],
     "forecast": ["forecast", "run", "--out", "forecast.csv"],
+    "compare": ["compare", "ball.csv"],
+    "report": ["report", "run"],
     "show": ["show", "ball.csv", "--out", "ball.png"],
     "reproduce": ["reproduce", "ball", "--out", "reproduction"],
     "demo": ["demo", "--out", "demo"],
@@ -297,6 +300,9 @@ def test_reproduce_refuses_wrong_options(options, fragment, tmp_path, capsys, mo
         ["fit", None, "--out", "run"],
         ["simulate", "ball", "--out", None],
         ["forecast", "run", "--out", None],
+        ["init", None],
+        ["compare", None],
+        ["report", "run", "--out", None],
         ["show", None, "--out", "ball.png"],
     ],
 )

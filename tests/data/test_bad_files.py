@@ -279,8 +279,8 @@ VALUES = [
     Case(
         "constant but for what is missing",
         "ball.csv",
-        csv(q1=[2, 2, "", 2, 2, 2]),
-        ("column q1", "never moves", "2 in every row"),
+        csv(q1=[2, 2, "", 2, 2, 2], q2=[0.5] * 6),
+        ("column q1", "nothing moves", "2 in every row"),
         {"missing": ["position"]},
     ),
     Case(
@@ -293,8 +293,8 @@ VALUES = [
         parquet(q1=[0.0, None, 1, 2, 3, 4]),
         ("row 2", "column q1", "empty"),
     ),
-    Case("constant", "ball.csv", csv(q2=[0.5] * 6), ("column q2", "never moves")),
-    Case("constant in npz", "ball.npz", npz(q1=[0.5] * 6), ("column q1", "never moves")),
+    Case("constant", "ball.csv", csv(q1=[1] * 6, q2=[0.5] * 6), ("column q1", "nothing moves")),
+    Case("constant in npz", "ball.npz", npz(q1=[0.5] * 6, q2=[1] * 6), ("column q1", "nothing moves")),
     Case("touch of 2", "ball.csv", csv(touch1=[0, 1, 0, 2, 0, 1]), ("row 4", "column touch1", "0 elsewhere")),
     Case("touch of a half", "ball.npz", npz(touch1=[0, 0.5, 0, 1, 0, 1]), ("row 2", "column touch1", "0.5")),
     Case("touch in words", "ball.csv", csv(touch1=[False] * 6), ("row 1", "column touch1", "not a number")),

@@ -1,5 +1,7 @@
 """The oracle finds the true parameters, as well as the noise allows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,24 @@ def test_noise_free_scheme_data_gives_the_truth_back():
     recording = simulate(cradle, steps=250, step_size=0.01, truth="scheme")
     fit = fit_oracle(NewtonsCradle(), recording, bounds={"gravity": (9.0, 10.6)}, truth="scheme")
     assert fit.parameters["gravity"] == pytest.approx(9.6, abs=1e-3)
+
+
+def test_missing_values_are_left_out_and_varying_steps_refused():
+    recording = simulate(BouncingBall(), steps=300, step_size=0.02, noise=0.1, seed=2)
+    (run,) = recording.runs
+    assert run.velocity is not None
+    lost = np.random.default_rng(2).random((2, *run.position.shape)) < 0.3
+    position, velocity = (
+        np.where(gone, np.nan, x) for gone, x in zip(lost, (run.position, run.velocity), strict=True)
+    )
+    holey = replace(recording, runs=(replace(run, position=position, velocity=velocity),))
+    fit = fit_oracle(BouncingBall(), holey, bounds={"gravity": (9.0, 10.6)})
+    assert fit.parameters["gravity"] == pytest.approx(9.81, abs=0.02)
+    assert fit.squared_error == pytest.approx(0.01 * (~lost).sum(), rel=0.2)
+
+    varying = replace(recording, runs=(replace(run, time=run.time**1.1),))
+    with pytest.raises(InputError, match="constant step"):
+        fit_oracle(BouncingBall(), varying, bounds={"gravity": (9.0, 10.6)})
 
 
 def test_unknown_parameters_are_refused():

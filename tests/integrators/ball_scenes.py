@@ -89,19 +89,25 @@ def least_gap(balls: Balls, position) -> float:
     return float(least)
 
 
-def reference_motion(balls: Balls, position, velocity, times):
-    """The same motion in NumPy: the earliest root of every pair and plane, over and over. No rest."""
+def reference_motion(balls: Balls, position, velocity, times, *, most=500):
+    """The same motion in NumPy: the earliest root of every pair and plane, over and over.
+
+    It knows no rest: None where there are more impacts than `most`.
+    """
     masses, radii = np.asarray(balls.masses), np.asarray(balls.radii)
     normals, offsets = np.asarray(balls.normals), np.asarray(balls.offsets)
     e, mu = float(balls.restitution), float(balls.friction)
     field = np.zeros(position.shape[1]) if balls.gravity is None else np.asarray(balls.gravity)
-    q, v, now, samples = np.array(position), np.array(velocity), 0.0, []
+    q, v, now, samples, impacts = np.array(position), np.array(velocity), 0.0, [], 0
     for time in times:
         while True:
             wait, hit = _earliest(q, v, radii, normals, offsets, field)
             if now + wait > time:
                 break
             q, v, now = q + wait * v + 0.5 * wait**2 * field, v + wait * field, now + wait
+            impacts += 1
+            if impacts > most:
+                return None
             first, second, normal = hit
             if second is None:
                 mass, relative = masses[first], v[first]
@@ -121,7 +127,7 @@ def reference_motion(balls: Balls, position, velocity, times):
         wait = time - now
         q, v, now = q + wait * v + 0.5 * wait**2 * field, v + wait * field, time
         samples.append((q.copy(), v.copy()))
-    return (np.array(x) for x in zip(*samples, strict=True))
+    return tuple(np.array(x) for x in zip(*samples, strict=True))
 
 
 def _earliest(q, v, radii, normals, offsets, field):

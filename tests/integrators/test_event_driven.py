@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from carom.mechanics import Balls
@@ -112,7 +112,9 @@ def test_a_plain_event_loop_gives_the_same_motion(field, seed):
     growth = np.abs(np.asarray(neighbours.velocity - states.velocity)).max(axis=(2, 3))
     times = 0.01 * np.arange(1, 31)
     for scene in range(2):
-        position, velocity = reference_motion(balls, start.position[scene], start.velocity[scene], times)
+        reference = reference_motion(balls, start.position[scene], start.velocity[scene], times)
+        assume(reference is not None)
+        position, velocity = reference
         # The first five samples count in any case.
         tame = max(5, np.argmax(np.append(growth[:30, scene], 1) > 1e-8))
         np.testing.assert_allclose(states.position[:tame, scene], position[:tame], atol=1e-7)

@@ -71,6 +71,23 @@ def test_several_recordings_together_are_each_as_if_alone(plain):
     assert_within(together[0].parameters[0], 0.8)
 
 
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", [100, 101])
+def test_twenty_bounces_are_followed_to_the_end(seed):
+    """Segments that grew from 20 samples to 2000 at once lost their phase, and the fit its optimum."""
+    fit = carom.fit(ball(seed, restitution=1.0, steps=2854, noise=0.2))
+    assert fit.model.scheme == "constraint_exact"
+    assert fit.free
+    np.testing.assert_allclose(fit.noise, 0.2, rtol=0.05)
+    (surface,) = fit.parameters
+    assert_within(surface, 0.0)
+
+
+def test_segments_grow_by_whole_numbers():
+    with pytest.raises(carom.InputError, match="multiple of the one before"):
+        carom.fit(ball(0), settings=LatentSettings(horizons=(20, 50)))
+
+
 def test_missing_samples_are_left_out():
     generator = np.random.default_rng(8)
     run = ball(5).runs[0]

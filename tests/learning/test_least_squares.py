@@ -112,10 +112,13 @@ def random_start(seed, bounds=None) -> Unknowns:
     return Unknowns(jnp.asarray(shared), jnp.asarray(random.normal(size=(SEGMENTS, LOCAL)) * 3))
 
 
-@partial(jax.jit, static_argnames=("residuals", "iterations"))
-def solve_within(residuals, start, data, beliefs, bounds, *, iterations=100):
+@partial(jax.jit, static_argnames=("residuals", "iterations", "channels"))
+def solve_within(residuals, start, data, beliefs, bounds, *, iterations=100, channels=2):
     prior = jax.tree.map(jnp.asarray, beliefs).prior()
-    return minimise(residuals, start, data, prior, bounds, max_iterations=iterations, tolerance=1e-14)
+    return minimise(
+        residuals, start, data, prior, bounds,
+        channels=channels, max_iterations=iterations, tolerance=1e-14,
+    )  # fmt: skip
 
 
 def solve(residuals, start, data, beliefs, **options):

@@ -44,7 +44,7 @@ def test_a_failing_write_keeps_the_old_model(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("carom.learning.model_file.save_file", full)
+    monkeypatch.setattr("carom.learning.tensor_file.save_file", full)
     with pytest.raises(InputError, match="No space left"):
         save_model(KINDS["resnet"](BALL, jax.random.key(2)), path)
     assert path.read_bytes() == before

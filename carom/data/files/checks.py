@@ -79,12 +79,14 @@ def require_binary(path: Path, frame: pl.DataFrame, names: Sequence[str]) -> Non
 
 
 def require_motion(path: Path, frame: pl.DataFrame, names: Sequence[str]) -> None:
-    """Refuse positions that never change: a sensor that was not connected."""
-    for name in names:
-        known = frame[name].drop_nulls()
-        if known.min() == known.max():
-            problem = f"it never moves, being {known[0]:g} in every row; leave it out or record it again"
-            raise complaint(path, problem, f"column {name}")
+    """Refuse a recording in which nothing moves: a sensor that was not connected.
+
+    One body may well be at rest, as the balls within a cradle are.
+    """
+    known = [frame[name].drop_nulls() for name in names]
+    if all(column.min() == column.max() for column in known):
+        problem = f"nothing moves: it is {known[0][0]:g} in every row, and no other position changes either"
+        raise complaint(path, f"{problem}; record it again", f"column {names[0]}")
 
 
 def require_known(path: Path, frame: pl.DataFrame, layout: Layout, starts: Starts) -> None:

@@ -139,6 +139,19 @@ def standard_columns(bodies: int, dimension: int, *, velocity: bool = True, touc
     )
 
 
+def require_separated(path: Path, names: Sequence[str]) -> None:
+    """Refuse a header that other marks than commas seem to separate."""
+    if separated := _wrong_separator(path, names, "line 1"):
+        raise separated
+
+
+def _wrong_separator(path: Path, names: Sequence[str], place: str) -> InputError | None:
+    if len(names) != 1 or not (separator := re.search(r"[;\t|]", names[0])):
+        return None
+    mark = "a tab" if separator[0] == "\t" else f'"{separator[0]}"'
+    return complaint(path, f"the columns seem to be separated by {mark}; separate them by commas", place)
+
+
 def _numbered(path: Path, names: Sequence[str], prefix: str) -> tuple[str, ...]:
     """`q1`, `q2` … as far as the file has them; a number left out is a missing column."""
     pattern = re.compile(rf"{prefix}[1-9][0-9]*", re.ASCII)
@@ -172,10 +185,8 @@ def _count(number: int, singular: str, plural: str) -> str:
 
 
 def _missing(path: Path, name: str, names: Sequence[str], besides: str = "") -> InputError:
-    if len(names) == 1 and (separator := re.search(r"[;\t|]", names[0])):
-        mark = "a tab" if separator[0] == "\t" else f'"{separator[0]}"'
-        problem = f"the columns seem to be separated by {mark}; separate them by commas"
-        return complaint(path, problem, f"column {name}")
+    if separated := _wrong_separator(path, names, f"column {name}"):
+        return separated
     problem = f"the column is missing{besides}; {suggestion(name, names)}"
     if not problem.endswith("?"):
         problem += ", so say under [columns] in the system file which is meant"

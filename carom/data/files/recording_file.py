@@ -1,7 +1,7 @@
 """Recordings in files: CSV, Parquet and NPZ, one row per sample."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def read_recording(
         >>> recording = read_recording("track.csv", columns=Columns(("x_a", "x_b")))  # doctest: +SKIP
     """
     path = Path(path)
-    table = _format(path)
+    table = table_format(path)
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     if step_size is not None and not (np.isfinite(step_size) and step_size > 0):
         raise complaint(path, f"the step size must be positive, but {step_size} was given")
@@ -82,7 +82,9 @@ def read_recording(
     return Recording(_runs(frame, layout, starts, time, step_size), float(step_size), scene)
 
 
-def write_recording(recording: Recording, path: str | os.PathLike[str]) -> None:
+def write_recording(
+    recording: Recording, path: str | os.PathLike[str], *, further: Mapping[str, np.ndarray] | None = None
+) -> None:
     """Write a recording as `run, t, q1…, v1…, touch1…`, so that reading gives the same numbers bit for bit.
 
     The file is written whole or not at all.
@@ -90,10 +92,11 @@ def write_recording(recording: Recording, path: str | os.PathLike[str]) -> None:
     Arguments:
         recording: the recording; runs are numbered from 0.
         path: a `.csv`, `.parquet` or `.npz` file, replaced if it exists.
+        further: columns after the others by name, a value per sample; no recording reads them.
     """
     path = Path(path)
-    table = _format(path)
-    frame = _frame(recording)
+    table = table_format(path)
+    frame = _frame(recording).with_columns(**dict(further or {}))
     with atomic_write(path) as temporary:
         try:
             with temporary.open("wb") as file:
@@ -103,7 +106,8 @@ def write_recording(recording: Recording, path: str | os.PathLike[str]) -> None:
             raise OSError(shown(error, length=120)) from error
 
 
-def _format(path: Path) -> Table:
+def table_format(path: Path) -> Table:
+    """The format that a file's name tells."""
     table = FORMATS.get(path.suffix.lower())
     if table is None:
         raise complaint(path, "recordings end in .csv, .parquet or .npz; rename or convert the file")

@@ -97,21 +97,37 @@ def read_system_file(path: str | os.PathLike[str]) -> SystemFile:
     return parse_system_file(path, text)
 
 
-def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> None:
+def write_system_file(
+    system_file: SystemFile,
+    path: str | os.PathLike[str],
+    *,
+    remarks: Mapping[str, str] | None = None,
+    unused: Mapping[str, str] | None = None,
+    found_step: float | None = None,
+) -> None:
     """Write a system file with a comment at every key, whole or not at all.
 
     Arguments:
         system_file: the content.
         path: a TOML file, replaced if it exists.
+        remarks: what to add to the comment of a key, such as that its value is a guess.
+        unused: columns of the recording that are left out, with the reason.
+        found_step: the step of its times, which is shown as a comment.
     """
     path = Path(path)
-    text = format_system_file(system_file)
+    text = format_system_file(system_file, remarks=remarks, unused=unused, found_step=found_step)
     parse_system_file(path, text)  # what could not be read again, such as an infinite offset, is refused now
     with atomic_write(path) as temporary:
         temporary.write_bytes(text.encode())
 
 
-def format_system_file(system_file: SystemFile) -> str:
+def format_system_file(
+    system_file: SystemFile,
+    *,
+    remarks: Mapping[str, str] | None = None,
+    unused: Mapping[str, str] | None = None,
+    found_step: float | None = None,
+) -> str:
     """The text of a system file."""
     learn = system_file.learn
     return system_text(
@@ -120,6 +136,9 @@ def format_system_file(system_file: SystemFile) -> str:
         system_file.step_size,
         missing=system_file.missing,
         learn=asdict(learn),
+        remarks=remarks,
+        unused=unused,
+        found_step=found_step,
     )
 
 

@@ -17,6 +17,9 @@ def system_text(
     *,
     missing: Sequence[str],
     learn: Mapping[str, Any],
+    remarks: Mapping[str, str] | None = None,
+    unused: Mapping[str, str] | None = None,
+    found_step: float | None = None,
 ) -> str:
     """A system file as text. What could be added stands there as a comment.
 
@@ -26,26 +29,58 @@ def system_text(
         step_size: time between samples, for recordings without times.
         missing: channels whose cells may be empty.
         learn: what is to be learned.
+        remarks: what to add to the comment of a key, such as that its value is a guess; "wall 1" is for the
+            first wall, "learn.masses" for that key of the last table.
+        unused: columns that are left out, with the reason.
+        found_step: the step of the times, which is shown where no other is stated.
     """
+    said = remarks or {}
     example_wall = Wall(0, (1.0,) + (0.0,) * (scene.dimension - 1))
     example_pair = [_comment(_pair(Pair(0, 1)))] if scene.bodies > 1 else []
     example_columns = standard_columns(scene.bodies, scene.dimension)
     tables = [
         ["# What is known of this system. Bodies are counted from 1, like the columns."],
-        _system(scene),
-        *([_wall(wall) for wall in scene.geometry.walls] or [_comment(_wall(example_wall))]),
-        *([_pair(pair) for pair in scene.geometry.pairs] or example_pair),
-        _columns(columns) if columns else _comment(_columns(example_columns)),
-        _sampling(step_size, missing),
+        _remarked(_system(scene), said),
+        *(
+            [_titled(_wall(w), said.get(f"wall {i}")) for i, w in enumerate(scene.geometry.walls, start=1)]
+            or [_comment(_wall(example_wall))]
+        ),
+        *(
+            [_titled(_pair(p), said.get(f"pair {i}")) for i, p in enumerate(scene.geometry.pairs, start=1)]
+            or example_pair
+        ),
         [
-            "[learn]",
-            _line("masses", learn["masses"], "estimate the masses, starting from those above"),
-            _line("damping", learn["damping"], "estimate a damping of all velocities"),
-            _line("restitution", learn["restitution"], '"fixed" as above, or estimated: "constant", "speed"'),
-            _line("gap", learn["gap"], "estimate where walls are and at which distance bodies touch"),
+            *(_remarked(_columns(columns), said) if columns else _comment(_columns(example_columns))),
+            *(f"# not used: {_value(name)}: {reason}" for name, reason in (unused or {}).items()),
         ],
+        _remarked(_sampling(step_size, missing, found_step), said),
+        _remarked(
+            [
+                "[learn]",
+                _line("masses", learn["masses"], "estimate the masses, starting from those above"),
+                _line("damping", learn["damping"], "estimate a damping of all velocities"),
+                _line(
+                    "restitution", learn["restitution"], '"fixed" as above, or estimated: "constant", "speed"'
+                ),
+                _line("gap", learn["gap"], "estimate where walls are and at which distance bodies touch"),
+            ],
+            {key.removeprefix("learn."): text for key, text in said.items() if key.startswith("learn.")},
+        ),
     ]
     return "\n\n".join("\n".join(table) for table in tables) + "\n"
+
+
+def _remarked(lines: Iterable[str], remarks: Mapping[str, str]) -> Iterator[str]:
+    """Lines with what is to be added to the comment of their key."""
+    for line in lines:
+        remark = remarks.get(line.removeprefix("# ").partition(" =")[0])
+        yield line if remark is None else f"{line}; {remark}"
+
+
+def _titled(lines: Iterable[str], remark: str | None) -> list[str]:
+    """A table with a remark on the line of its name."""
+    first, *others = lines
+    return [first if remark is None else f"{first}  # {remark}", *others]
 
 
 def _system(scene: Scene) -> Iterator[str]:
@@ -90,8 +125,8 @@ def _columns(columns: Columns) -> Iterator[str]:
         yield _line("touch", list(columns.touch), "one per body, 0 or 1")
 
 
-def _sampling(step_size: float | None, missing: Sequence[str]) -> Iterator[str]:
-    step = 0.02 if step_size is None else step_size
+def _sampling(step_size: float | None, missing: Sequence[str], found_step: float | None) -> Iterator[str]:
+    step = step_size or found_step or 0.02
     for line, stated in (
         ("[sampling]", step_size is not None or missing),
         (

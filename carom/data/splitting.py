@@ -1,0 +1,93 @@
+"""What is kept from a fit, to see afterwards how well it forecasts."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from carom.data.recording import Recording, Run
+from carom.errors import InputError
+
+ENOUGH_RUNS = 5
+"""Runs from which whole ones are kept back; of fewer, the end of each."""
+LEAST_SAMPLES = 8
+"""Samples that a fit needs of a run, and a forecast of what came before it."""
+KNOWN_SAMPLES = 30
+"""Samples at most of a run kept back whole that a forecast may look at: they say where it starts."""
+
+
+class HeldOut(NamedTuple):
+    """A stretch of motion that no fit has seen.
+
+    Arguments:
+        number: its run in the recording, counted from 0.
+        history: what came before, which a forecast may look at.
+        future: what is to be forecast; it starts one step after the end of the history.
+    """
+
+    number: int
+    history: Run
+    future: Run
+
+
+class Split(NamedTuple):
+    """A recording in two parts."""
+
+    training: Recording
+    held_out: tuple[HeldOut, ...]
+
+
+def hold_out(recording: Recording, share: float) -> Split:
+    """Keep a share of a recording back: whole runs, evenly spread, where there are five or more.
+
+    Of fewer runs the end of each is kept back, and the part before it is both fitted and the history of its
+    forecast.
+
+    Arguments:
+        recording: what was measured.
+        share: of the runs, or of the samples of every run; 0 keeps nothing back.
+
+    Example:
+        >>> import carom
+        >>> recording = carom.simulate(carom.systems.BouncingBall(), steps=99, step_size=0.02)
+        >>> training, (kept,) = hold_out(recording, 0.2)
+        >>> training.samples, len(kept.history), len(kept.future)
+        (80, 80, 20)
+    """
+    if not 0 <= share < 1:
+        raise InputError(f"The share to hold out must be at least 0 and less than 1, but it is {share:g}.")
+    if share == 0:
+        return Split(recording, ())
+    split = _whole_runs if len(recording.runs) >= ENOUGH_RUNS else _ends
+    training, kept = split(recording.runs, share)
+    if not (training and kept):
+        raise InputError(
+            f"The runs are too short to hold out a share of {share:g}; record more, or hold out nothing."
+        )
+    return Split(replace(recording, runs=tuple(training)), tuple(kept))
+
+
+def _whole_runs(runs: tuple[Run, ...], share: float) -> tuple[list[Run], list[HeldOut]]:
+    count = min(max(1, round(share * len(runs))), len(runs) - 1)
+    numbers = np.floor((np.arange(count) + 0.5) * len(runs) / count).astype(int)
+    kept = []
+    for number in numbers.tolist():
+        run = runs[number]
+        known = min(KNOWN_SAMPLES, len(run) // 3)
+        if known >= LEAST_SAMPLES:
+            kept.append(HeldOut(number, run.part(slice(0, known)), run.part(slice(known, None))))
+    training = [run for number, run in enumerate(runs) if number not in {part.number for part in kept}]
+    return training, kept
+
+
+def _ends(runs: tuple[Run, ...], share: float) -> tuple[list[Run], list[HeldOut]]:
+    training, kept = [], []
+    for number, run in enumerate(runs):
+        cut = len(run) - max(1, round(share * len(run)))
+        if cut < LEAST_SAMPLES:
+            training.append(run)
+            continue
+        history = run.part(slice(0, cut))
+        training.append(history)
+        kept.append(HeldOut(number, history, run.part(slice(cut, None))))
+    return training, kept

@@ -1,0 +1,88 @@
+"""Forecasts of what was held out of a fit, and how good they are."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from carom.data import HeldOut
+from carom.learning import forecast_after
+from carom.models import AbstractModel
+
+NORMAL_BOUND = 1.645
+"""Standard deviations either side of the mean between which nine of ten normal numbers lie."""
+
+
+class HeldOutForecast(NamedTuple):
+    """A forecast at the instants of a stretch that was held out.
+
+    Arguments:
+        part: the stretch.
+        position: what the model expects.
+        low, high: what nine of ten alternatives lie between; None where there are none.
+        noise: standard deviation of the measured positions; NaN where it is not known.
+        members: number of alternatives.
+    """
+
+    part: HeldOut
+    position: Float[np.ndarray, "samples bodies dimension"]
+    low: Float[np.ndarray, "samples bodies dimension"] | None
+    high: Float[np.ndarray, "samples bodies dimension"] | None
+    noise: float
+    members: int
+
+    @property
+    def squares(self) -> Float[np.ndarray, "samples bodies dimension"]:
+        """Squared errors of the positions, NaN where none was measured."""
+        return (self.position - self.part.future.position) ** 2
+
+    @property
+    def covered(self) -> float | None:
+        """The share of the measured positions within the band, as wide as noise makes it."""
+        if self.low is None or self.high is None or np.isnan(self.noise):
+            return None
+        measured = self.part.future.position
+        blur = NORMAL_BOUND * self.noise
+        below, above = (np.hypot(np.abs(self.position - edge), blur) for edge in (self.low, self.high))
+        known = np.isfinite(measured)
+        inside = (measured >= self.position - below) & (measured <= self.position + above)
+        return float(inside[known].mean()) if known.any() else None
+
+
+def forecast_held_out(
+    model: AbstractModel,
+    part: HeldOut,
+    *,
+    alternatives: AbstractModel | None = None,
+    noise: tuple[float, float] | None = None,
+    seed: int = 0,
+) -> HeldOutForecast:
+    """Forecast a stretch from the end of what came before it.
+
+    Arguments:
+        model: what moves.
+        part: the stretch and its history.
+        alternatives, noise, seed: as in `carom.learning.forecast_after`.
+    """
+    begin, future = float(part.history.time[-1]), part.future
+    steps = max(1, int(np.ceil((future.time[-1] - begin) / model.step_size - 1e-6)))
+    ahead = forecast_after(model, part.history, steps, alternatives=alternatives, noise=noise, seed=seed)
+    grid = begin + np.arange(steps + 1) * model.step_size
+    sigma = float("nan") if noise is None else noise[0]
+
+    def at_samples(values: np.ndarray) -> np.ndarray:
+        flat = values.reshape(len(values), -1)
+        columns = [np.interp(future.time, grid, column) for column in flat.T]
+        return np.stack(columns, axis=1).reshape(future.position.shape)
+
+    low, high = (None if edge is None else at_samples(edge[0]) for edge in (ahead.low, ahead.high))
+    return HeldOutForecast(part, at_samples(ahead.position), low, high, sigma, ahead.members)
+
+
+def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:
+    """Root mean squared error of a coordinate over all that was held out; infinite where one diverged."""
+    squares = np.concatenate([one.squares.ravel() for one in forecasts])
+    known = np.concatenate([np.isfinite(one.part.future.position).ravel() for one in forecasts])
+    if not np.isfinite(squares[known]).all():
+        return float("inf")
+    return float(np.sqrt(squares[known].mean()))

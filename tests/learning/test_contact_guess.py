@@ -1,0 +1,79 @@
+"""Walls and pairs from kinks in motions that are known in closed form."""
+
+import numpy as np
+import pytest
+
+from carom.data import Recording, Run
+from carom.learning.contact_guess import guess_contacts
+from carom.mechanics import Pair, Wall
+
+STEP = 0.01
+TIME = STEP * np.arange(120)
+
+
+def recording(*positions, noise=1e-3, seed=0):
+    generator = np.random.default_rng(seed)
+    runs = [Run(TIME, p + noise * generator.standard_normal(p.shape)) for p in positions]
+    return Recording(tuple(runs), STEP)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_wall_in_any_direction(seed):
+    """Reflection at a plane with restitution, from velocities and normals at random."""
+    generator = np.random.default_rng(seed)
+    angle = generator.uniform(0, 2 * np.pi)
+    normal = np.array([np.cos(angle), np.sin(angle)])
+    tangent = np.array([-normal[1], normal[0]])
+    place, instant, e = generator.uniform(-1, 1), generator.uniform(0.4, 0.8), generator.uniform(0.5, 1.0)
+    before = -generator.uniform(1, 2) * normal + generator.uniform(-1, 1) * tangent
+    after = before - (1 + e) * (before @ normal) * normal
+    foot = place * normal + generator.uniform(-1, 1) * tangent
+    since = TIME[:, None] - instant
+    path = foot + np.where(since < 0, before, after) * since
+    guess = guess_contacts(recording(path[:, None], seed=seed))
+    (wall,) = guess.candidates
+    assert isinstance(wall, Wall)
+    # A direction near an axis is taken for the axis.
+    cosine = float(np.array(wall.normal) @ normal)
+    snapped = max(np.abs(normal)) > 0.9
+    assert cosine > (0.9 if snapped else 0.995)
+    if not snapped:
+        assert abs(wall.offset - place) < 0.03
+    assert abs(guess.restitution - e) < 0.05
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_bodies_on_a_line(seed):
+    """Conservation of momentum and Newton's law give both velocities after the impact."""
+    generator = np.random.default_rng(10 + seed)
+    ratio, e, distance = generator.uniform(0.4, 2.5), generator.uniform(0.4, 1.0), generator.uniform(0, 0.2)
+    paths = []
+    for _ in range(2):
+        low, high, instant = (
+            generator.uniform(0.5, 1.5),
+            -generator.uniform(0.5, 1.5),
+            generator.uniform(0.4, 0.8),
+        )
+        middle = (low + ratio * high) / (1 + ratio)
+        low_after = middle - e * ratio / (1 + ratio) * (low - high)
+        high_after = middle + e / (1 + ratio) * (low - high)
+        since = TIME - instant
+        first = np.where(since < 0, low, low_after) * since
+        second = distance + np.where(since < 0, high, high_after) * since
+        paths.append(np.stack([first, second], axis=1)[:, :, None])
+    guess = guess_contacts(recording(*paths, seed=seed))
+    assert [(type(c), c.bodies) for c in guess.candidates] == [(Pair, (1, 0))]
+    assert guess.impacts == (2,)
+    assert abs(guess.candidates[0].offset - distance) < 0.02
+    assert abs(guess.restitution - e) < 0.08
+    assert abs(np.log(guess.masses[1] / ratio)) < 0.1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_smooth_motion_has_no_contacts(seed):
+    generator = np.random.default_rng(seed)
+    rate, phase = generator.uniform(2, 6, 2), generator.uniform(0, 6, 2)
+    path = np.cos(rate * TIME[:, None] + phase)[:, None, :]
+    guess = guess_contacts(recording(path, noise=0.01, seed=seed))
+    assert guess.candidates == ()
+    assert guess.restitution is None
