@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -114,7 +115,7 @@ def _overlaps(
     found: Impacts, model: ImpactNetwork, own: RunShape, local: np.ndarray, time: np.ndarray
 ) -> list[tuple[int, int]]:
     """Steps in which contacts that do not happen by schedule would close, were all to go straight on."""
-    state = own.start(local)  # pyright: ignore[reportArgumentType]
+    state = own.start(jnp.asarray(local))
     since = (time - time[0])[:, None, None]
     straight = np.asarray(state.position)[None] + since * np.asarray(state.velocity)[None]
     rows = model.contact_rows
