@@ -37,7 +37,7 @@ from carom.mechanics import Pair, Scene, Wall
 from carom.models import forecast
 from carom.types import State
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 enable_compilation_cache()
 multiply_in_full_precision()

@@ -28,8 +28,7 @@ def show(
 ) -> None:
     """Draw a run of a recording or of a forecast: bodies, walls and trails, or an animation of them.
 
-    Example: carom show box.csv --out box.png
-    Example: carom show box.csv --out box.gif
+    Example: carom show box.csv --out box.png (or box.gif, an animation)
 
     Bodies in the plane are seen as they are, bodies in space from a corner above, and those on a line
     against time.

@@ -62,7 +62,7 @@ def event_driven_motion(
         >>> start = State(jnp.array([[[3.0], [0.0]]]), jnp.array([[[-2.0], [0.0]]]))
         >>> motion, report = event_driven_motion(pair, start, jnp.array([2.0]))
         >>> motion.velocity[-1, 0, :, 0]     # they met after 1 s
-        Array([1., -1.], dtype=float32)
+        Array([ 1., -1.], dtype=float32)
     """
     settings = Settings(max_impacts, grazing_speed, rest_speed)
     position, velocity = (jnp.moveaxis(x, -1, 0) for x in (start.position, start.velocity))

@@ -82,7 +82,7 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         >>> recording = carom.simulate(ball, steps=200, step_size=0.02, noise=0.05, seed=1)
         >>> guess = guess_contacts(recording)
         >>> guess.candidates[0].normal, guess.impacts, round(guess.restitution, 1)
-        ((1.0,), (1,), 0.8)
+        ((1.0,), (2,), 0.8)
     """
     found: list[_Impact] = []
     looked_at = 0

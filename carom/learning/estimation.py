@@ -10,14 +10,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from carom.learning.least_squares import (
-    Bounds,
+from carom.learning.least_squares import Bounds, minimise, settle
+from carom.learning.normal_equations import (
     Prior,
     Unknowns,
     local_variances,
-    minimise,
     scatter_covariance,
-    settle,
     shared_covariance,
 )
 from carom.learning.run_unknowns import RunShape, with_run

@@ -23,7 +23,7 @@ from carom.errors import InputError, require_choice
 from carom.learning.estimation import Estimate, Outcome, SharedShape, improve_together
 from carom.learning.latent_fit import LatentFit, describe
 from carom.learning.latent_settings import LatentSettings
-from carom.learning.least_squares import Unknowns
+from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem, short
 from carom.learning.reconsidering import changes, reconsider
 from carom.learning.rescheduling import reschedule

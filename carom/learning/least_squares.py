@@ -1,11 +1,5 @@
-"""Levenberg–Marquardt for problems whose unknowns are shared by all segments or belong to one.
+"""Levenberg–Marquardt for problems whose unknowns are shared by all segments or belong to one."""
 
-The normal equations then have the shape of an arrow: the blocks of single segments are eliminated one by one
-(Schur complement), and what is left has the size of the shared unknowns alone, however many segments there
-are.
-"""
-
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,14 +7,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.types import Values
-
-SegmentResiduals = Callable[
-    [Float[Values, "shared"], Float[Values, "local"], Any],
-    tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]],
-]
-"""Residuals of one segment, divided by their standard deviations: from the shared unknowns, its own, its
-data. Those of measurements come channel by channel, others after them."""
+from carom.learning.normal_equations import (
+    Normal,
+    Prior,
+    SegmentResiduals,
+    Unknowns,
+    diagonal_scale,
+    normal_equations,
+    schur,
+)
 
 
 class Bounds(NamedTuple):
@@ -28,38 +23,6 @@ class Bounds(NamedTuple):
 
     low: Float[Array, "shared"]
     high: Float[Array, "shared"]
-
-
-class Unknowns(NamedTuple):
-    """A point of the problem."""
-
-    shared: Float[Values, "shared"]
-    local: Float[Values, "segments local"]
-
-
-class Prior(NamedTuple):
-    """Gaussian priors as means and precisions, and residuals of the shared unknowns alone."""
-
-    shared_mean: Float[Array, "shared"]
-    shared_precision: Float[Array, "shared"]
-    local_mean: Float[Array, "segments local"]
-    local_precision: Float[Array, "segments local"]
-    residuals: Callable[[Float[Values, "shared"]], Float[Array, "residuals"]]
-
-
-class Normal(NamedTuple):
-    """The normal equations at a point, undamped."""
-
-    shared: Float[Values, "shared shared"]
-    mixed: Float[Values, "segments local shared"]
-    local: Float[Values, "segments local local"]
-    shared_gradient: Float[Values, "shared"]
-    pulls: Float[Values, "segments shared"]
-    """What each segment adds to the gradient by the shared unknowns."""
-    local_gradient: Float[Values, "segments local"]
-    cost: Float[Values, ""]
-    squares: Float[Values, "channels"]
-    """Sums of squared residuals, channel by channel."""
 
 
 class Solution(NamedTuple):
@@ -189,7 +152,7 @@ def settle(
             local, damping = carry
             jacobian, here = jax.jacfwd(both, has_aux=True)(local)
             hessian = jacobian.T @ jacobian
-            damped = hessian + damping * jnp.diag(_scale(jnp.diagonal(hessian)))
+            damped = hessian + damping * jnp.diag(diagonal_scale(jnp.diagonal(hessian)))
             tried = local - jnp.linalg.solve(damped, jacobian.T @ here)
             better = jnp.sum(value(tried) ** 2) < jnp.sum(here**2)
             return (jnp.where(better, tried, local), jnp.where(better, 0.1, 10.0) * damping), None
@@ -205,49 +168,6 @@ def settle(
     return jax.vmap(of_segment)(unknowns.local, segments, prior.local_mean, prior.local_precision)
 
 
-def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: Any, prior: Prior) -> Normal:
-    """Jᵀ J and Jᵀ r by blocks, priors included."""
-
-    def of_segment(local, data):
-        def both(shared, local):
-            measured, others = residuals(shared, local, data)
-            value = jnp.concatenate([measured.ravel(), others])
-            return value, (value, measured)
-
-        (by_shared, by_local), (value, measured) = jax.jacfwd(both, argnums=(0, 1), has_aux=True)(
-            unknowns.shared, local
-        )
-        return (
-            by_shared.T @ by_shared,
-            by_local.T @ by_shared,
-            by_local.T @ by_local,
-            by_shared.T @ value,
-            by_local.T @ value,
-            0.5 * jnp.sum(value**2),
-            jnp.sum(measured**2, axis=(0, 2)),
-        )
-
-    shared, mixed, local, pulls, local_gradient, cost, squares = jax.vmap(of_segment)(
-        unknowns.local, segments
-    )
-    shared_away = unknowns.shared - prior.shared_mean
-    local_away = unknowns.local - prior.local_mean
-    penalty = jnp.sum(prior.shared_precision * shared_away**2) + jnp.sum(
-        prior.local_precision * local_away**2
-    )
-    rough, by_rough = prior.residuals(unknowns.shared), jax.jacfwd(prior.residuals)(unknowns.shared)
-    return Normal(
-        shared=jnp.sum(shared, 0) + jnp.diag(prior.shared_precision) + by_rough.T @ by_rough,
-        mixed=mixed,
-        local=local + jax.vmap(jnp.diag)(prior.local_precision),
-        shared_gradient=jnp.sum(pulls, 0) + prior.shared_precision * shared_away + by_rough.T @ rough,
-        pulls=pulls,
-        local_gradient=local_gradient + prior.local_precision * local_away,
-        cost=jnp.sum(cost) + 0.5 * (penalty + jnp.sum(rough**2)),
-        squares=jnp.sum(squares, axis=0),
-    )
-
-
 def damped_step(
     normal: Normal, unknowns: Unknowns, bounds: Bounds, damping: Float[Array, ""]
 ) -> tuple[Unknowns, Float[Array, ""]]:
@@ -257,77 +177,21 @@ def damped_step(
         ((unknowns.shared <= bounds.low) & (normal.shared_gradient > 0))
         | ((unknowns.shared >= bounds.high) & (normal.shared_gradient < 0))
     )
-    reduced, gradient, solved, inverse = _schur(normal, damping)
+    reduced, gradient, solved, inverse = schur(normal, damping)
     reduced = jnp.where(free[:, None] & free[None, :], reduced, 0)
     reduced = reduced + jnp.diag(jnp.where(free, 0, 1.0))
     shared = -_solve(reduced, jnp.where(free, gradient, 0))
     local = -jnp.einsum("sij,sj->si", inverse, normal.local_gradient) - jnp.einsum(
         "slp,p->sl", solved, shared
     )
-    scale = _scale(jnp.diagonal(normal.shared))
-    local_scale = _scale(jax.vmap(jnp.diagonal)(normal.local))
+    scale = diagonal_scale(jnp.diagonal(normal.shared))
+    localdiagonal_scale = diagonal_scale(jax.vmap(jnp.diagonal)(normal.local))
     predicted = 0.5 * (
-        damping * (jnp.sum(scale * shared**2) + jnp.sum(local_scale * local**2))
+        damping * (jnp.sum(scale * shared**2) + jnp.sum(localdiagonal_scale * local**2))
         - jnp.sum(jnp.where(free, normal.shared_gradient, 0) * shared)
         - jnp.sum(normal.local_gradient * local)
     )
     return Unknowns(shared, local), predicted
-
-
-def shared_covariance(normal: Normal) -> Float[Array, "shared shared"]:
-    """The covariance of the shared unknowns, those of the segments integrated out (Laplace)."""
-    reduced = _schur(normal, jnp.zeros(()))[0]
-    scale = jnp.sqrt(_scale(jnp.diagonal(reduced)))
-    correlation = reduced / scale[:, None] / scale[None, :]
-    # A tiny ridge keeps directions that nothing determines finite: their variance comes out huge, as it
-    # should.
-    inverse = jnp.linalg.inv(correlation + 1e-13 * jnp.eye(len(scale)))
-    return inverse / scale[:, None] / scale[None, :]
-
-
-def scatter_covariance(
-    normal: Normal, covariance: Float[Array, "shared shared"]
-) -> Float[Array, "shared shared"]:
-    """The covariance of the shared unknowns by how much the segments disagree about them (the sandwich).
-
-    It holds where residuals within a segment are neither white nor of the size of the noise, as long as the
-    segments are independent of each other; it takes many of them.
-    """
-    solved = _schur(normal, jnp.zeros(()))[2]
-    pulls = normal.pulls - jnp.einsum("slp,sl->sp", solved, normal.local_gradient)
-    count = len(pulls)
-    return covariance @ (pulls.T @ pulls) @ covariance * (count / max(count - 1, 1))
-
-
-def local_variances(
-    normal: Normal, covariance: Float[Array, "shared shared"]
-) -> Float[Array, "segments local"]:
-    """Variances of the unknowns of the segments, those that are shared integrated out."""
-    solved, inverse = _schur(normal, jnp.zeros(()))[2:]
-    shared = jnp.einsum("slp,pq,slq->sl", solved, covariance, solved)
-    return jax.vmap(jnp.diagonal)(inverse) + shared
-
-
-def log_determinant(normal: Normal) -> Float[Array, ""]:
-    """log det of the whole Hessian, for the evidence."""
-    reduced = _schur(normal, jnp.zeros(()))[0]
-    return jnp.linalg.slogdet(reduced)[1] + jnp.sum(jnp.linalg.slogdet(normal.local)[1])
-
-
-def _schur(normal: Normal, damping: Float[Array, ""]):
-    """The damped shared block without the segments, its gradient, and what back substitution needs."""
-    local = normal.local + damping * jax.vmap(jnp.diag)(_scale(jax.vmap(jnp.diagonal)(normal.local)))
-    inverse = jnp.linalg.inv(local)
-    solved = jnp.einsum("sij,sjp->sip", inverse, normal.mixed)
-    shared = normal.shared + damping * jnp.diag(_scale(jnp.diagonal(normal.shared)))
-    reduced = shared - jnp.einsum("slp,slq->pq", normal.mixed, solved)
-    gradient = normal.shared_gradient - jnp.einsum("slp,sl->p", solved, normal.local_gradient)
-    return reduced, gradient, solved, inverse
-
-
-def _scale(diagonal: Array) -> Array:
-    """Marquardt's scaling, kept from zero for unknowns that the data do not touch."""
-    return jnp.maximum(diagonal, 1e-10)
 
 
 def _solve(matrix: Float[Array, "n n"], vector: Float[Array, "n"]) -> Float[Array, "n"]:

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from carom.learning.contacts import Impacts
 from carom.learning.estimation import Estimate, SharedShape, unexplained
-from carom.learning.least_squares import Unknowns
+from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Segments, cut, first_states, layout, plans

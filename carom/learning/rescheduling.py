@@ -12,7 +12,7 @@ import numpy as np
 from carom.integrators import SCHEDULED
 from carom.learning.contacts import REACH, Impacts
 from carom.learning.estimation import Estimate, SharedShape, unexplained
-from carom.learning.least_squares import Unknowns
+from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem
 from carom.learning.segments import Layout, Plan, Segments, cut
 from carom.models import ImpactNetwork

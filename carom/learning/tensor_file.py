@@ -31,8 +31,8 @@ def write_tensors(
         save_file(plain, temporary, metadata={"carom": json.dumps(header)})
 
 
-def read_tensors(path: Path, *, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a file that `write_tensors` wrote.
+def read_tensors(path: Path, *, kind: str) -> tuple[Any, dict[str, np.ndarray]]:
+    """The header, whatever it is, and the arrays of a file that `write_tensors` wrote.
 
     Arguments:
         path: the file, as the user named it.
