@@ -7,6 +7,7 @@ import numpy as np
 
 from carom.learning.ties import (
     contact_name,
+    direction_name,
     law_name,
     law_of,
     plane_name,
@@ -121,7 +122,7 @@ def describe_parameters(
             along = tilt[np.abs(tilt).any(axis=1)][0]
             found.append(
                 _free(
-                    f"tilt of {plane_name(scene, k // each)} towards ({', '.join(f'{x:g}' for x in along)})",
+                    f"tilt of {plane_name(scene, k // each)} towards {direction_name(along)}",
                     *(float(part.tilt[k]) for part in (fitted, spread, prior_spread)),
                     seen=bool(impacts[np.abs(tilt).any(axis=1)].any()),
                 )

@@ -44,8 +44,11 @@ def reconsider(
         count += [np.isfinite(run.velocity).sum() for run in recording.runs if run.velocity is not None]
     freedom = np.maximum(count - local.shape[1], 1)
     deviation = np.sqrt(2 * freedom)
-    # The noise was estimated with the runs in doubt among the others.
-    scale = np.median(2 * cost / freedom)
+    # The noise was estimated with the runs in doubt among the others. Runs without impacts do not know what
+    # parameters that are not there yet leave of the others.
+    struck = np.array([found.chosen.any() for found in whole])
+    least = float(np.max(problem.units.resolution / np.asarray(estimate.noise)) ** 2)
+    scale = max(np.median((2 * cost / freedom)[struck if struck.any() else slice(None)]), least)
 
     def beyond(cost: np.ndarray) -> np.ndarray:
         return (2 * cost / scale - freedom) / deviation

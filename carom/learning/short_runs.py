@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from carom.data import Run
 from carom.learning.contacts import PLACES, Impacts
@@ -29,6 +29,8 @@ AT_ONCE = 2
 """Impacts of one step at most: the cost of a step grows with the square of this number."""
 COARSE_VELOCITY, COARSE_POSITION = 0.02, 0.1
 """What instants and normals leave unexplained: of a typical speed, and of the way gone in a step."""
+FAR = 30.0
+"""How many times what is known of a gap a contact may seem open when it happens."""
 SURFACE = 0.1
 """How well surfaces are known before they are estimated, as a share of half the range of the motion."""
 BEYOND = 6.0
@@ -108,7 +110,7 @@ def _pursue(
         motion, normal[active, :used] = search.settled(jumps, normal[active, :used])
         gain, gap = search.gains(motion)
         value = gain - 0.5 * (gap / spread) ** 2 + PRIOR_LOG_ODDS
-        value = np.where(banned[active][:, None], -np.inf, value)
+        value = np.where((np.abs(gap) > FAR * spread) | banned[active][:, None], -np.inf, value)
         flat = value.reshape(len(active), -1)
         best = np.argmax(flat, axis=1) if flat.shape[1] else np.zeros(len(active), int)
         strength = flat[np.arange(len(active)), best] if flat.shape[1] else np.full(len(active), -np.inf)
@@ -131,6 +133,8 @@ def _pursue(
         slack = 4 * coarse[1] + 0.1 * np.abs(before)
         wrong = (before > slack) | (after < -slack) | (after > -before + slack)
         contact[active[wrong], slot[wrong]] = -1
+        # What was ruled out may have been so for want of the impact that now is there.
+        banned[active[~wrong]] = _listed(contact[active[~wrong]], scene.contacts)
     search = JumpFits(whole, contacts, shares, masses_known, rough)
     jumps = Jumps(contact, instant)
     motion, _ = search.settled(jumps, normal)
@@ -142,6 +146,11 @@ def _pursue(
         _described(run, scene, noise, acceleration, row, jumps, here, explained)
         for row, run in enumerate(runs)
     ]
+
+
+def _listed(contact: Int[np.ndarray, "runs found"], count: int) -> Bool[np.ndarray, "runs contacts"]:
+    """Which of all contacts a run has already."""
+    return (contact[:, :, None] == np.arange(count)).any(axis=1)
 
 
 def _described(run, scene, noise, acceleration, row: int, jumps: Jumps, here, explained) -> Impacts:

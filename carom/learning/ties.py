@@ -1,6 +1,7 @@
 """Which contacts share an unknown: laws of restitution and friction, radii of bodies, planes of walls."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -75,7 +76,12 @@ def surface_names(scene: Scene, surfaces: Surfaces) -> list[str]:
 def plane_name(scene: Scene, plane: int) -> str:
     """A plane by its number and its stated normal."""
     normal = scene.geometry.walls[planes(scene)[plane][0]].normal
-    return f"plane {plane + 1} with normal ({', '.join(f'{x:g}' for x in normal)})"
+    return f"plane {plane + 1} with normal {direction_name(normal)}"
+
+
+def direction_name(direction: Iterable[float]) -> str:
+    """A direction by its coordinates, without negative zeros."""
+    return f"({', '.join(f'{x + 0.0:g}' for x in direction)})"
 
 
 def surface_map(scene: Scene, surfaces: Surfaces) -> Float[np.ndarray, "contacts unknowns"]:

@@ -53,7 +53,9 @@ def about_to_touch(contacts: ContactGeometry, number: int, random: np.random.Gen
     return State(jnp.asarray(position), jnp.asarray(velocity))
 
 
-@pytest.mark.parametrize(("dimension", "friction"), [(1, None), (2, 0.3), (3, None)])
+@pytest.mark.parametrize(
+    ("dimension", "friction"), [(1, None), (2, None), (2, 0.3), (3, None), (3, 0.05), (3, 2.0)]
+)
 def test_it_is_the_constraint_exact_step(dimension, friction):
     """Same state, same instants and same derivatives, for walls and pairs, masses and fields."""
     random = np.random.default_rng(dimension)

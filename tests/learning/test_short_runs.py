@@ -1,5 +1,6 @@
 """Impacts of many short runs, against those that the exact motion had."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -47,8 +48,8 @@ def test_two_impacts_of_one_ball_in_one_run():
     """A ball hits the left wall, then a ball behind it: both are found, in their order."""
     system = Billiards(radii=(0.1, 0.1), size=(1.0, 1.0), restitution=1.0)
     time = 0.01 * np.arange(8)
-    start = np.array([[0.115, 0.5], [0.36, 0.5]])
-    motion = system.exact(State(start, np.array([[-1.0, 0.0], [-0.8, 0.0]])), time)
+    start = State(jnp.array([[0.115, 0.5], [0.36, 0.5]]), jnp.array([[-1.0, 0.0], [-0.8, 0.0]]))
+    motion = system.exact(start, time)
     run = Run(time, motion.position, motion.velocity, None)
     # Among others, so that noise and typical speeds are known.
     others, _ = glimpses(system, seed=1, noise=0.0, chunks=40, steps=7)
