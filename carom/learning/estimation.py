@@ -19,10 +19,11 @@ from carom.learning.normal_equations import (
     shared_covariance,
 )
 from carom.learning.run_unknowns import RunShape, with_run
+from carom.learning.segment_motion import motion_under
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
 from carom.models import ImpactNetwork
-from carom.types import Scalar, State, Values
+from carom.types import Scalar, Values
 
 MARGIN = 1e-2
 """The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
@@ -78,29 +79,6 @@ class Outcome(NamedTuple):
     """Of the cost; zero but for unknowns that lean on a bound."""
 
 
-# Compiled by itself so that the transformations around it find it traced.
-@partial(jax.jit, static_argnames="most")
-def segment_motion(
-    model: ImpactNetwork, start: State, duration, schedule, *, most: int | None = None
-) -> tuple[State, Array]:
-    """States on the sample grid, the start included, under a schedule, and when its impacts took place.
-
-    `most` is how many contacts a step of the schedule has, where it decides all and these are few among many.
-    """
-
-    def step(state, inputs):
-        length, plan = inputs
-        if most is None:
-            after, contact, instant = model.move(state, length, plan)
-        else:
-            after, contact, instant = model.move_as_decided(state, length, plan, most=most)
-        return after, (model.leave(state, after, contact), instant)
-
-    _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, schedule))
-    states = jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), start, rest)
-    return states, instants
-
-
 def segment_residuals(
     template: ImpactNetwork,
     hinge: Scalar,
@@ -116,7 +94,7 @@ def segment_residuals(
     """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""
     start = own.start(jnp.asarray(local))
     model = with_run(with_unknowns(template, unravel(shared), units), own.unknowns(local))
-    motion, instants = segment_motion(model, start, data.duration, data.schedule, most=most)
+    motion, instants = motion_under(model, start, data.duration, data.schedule, most=most)
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
     away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
     # Where no sample counts, nothing else does.
@@ -196,7 +174,7 @@ def improve(
         template: the model, whose unknowns are replaced.
         hinge: how softly scheduled impacts are kept within their time, as a share of a step.
         prior_local: means and precisions of the unknowns of the segments.
-        most: as in `segment_motion`.
+        most: as in `motion_under`.
     """
     unknowns, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
@@ -233,8 +211,8 @@ def improve(
     allowed, left = (jnp.einsum("gip,pq,giq->g", bends, c, bends) for c in (inverse, covariance))
     determined = jnp.clip(precision * (allowed - left), 1e-2, None)
     wanted = determined / jnp.sum(rough(fitted) ** 2, axis=1)
-    # The fixed point is approached by ever smaller steps; longer ones get there sooner.
-    new_precision = jnp.clip(precision * jnp.clip(wanted / precision, 1e-2, 1e2) ** 1.8, 1e-4, 1e8)
+    # The fixed point is approached by ever smaller steps; longer ones get there sooner, too long ones swing.
+    new_precision = jnp.clip(precision * jnp.clip(wanted / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
     spent = (
         weights
         - jnp.sum(precisions[:weights] * jnp.diagonal(covariance)[:weights])

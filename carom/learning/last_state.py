@@ -11,7 +11,7 @@ from carom.data import Run
 from carom.errors import InputError
 from carom.integrators import DECIDED_BY_GAP
 from carom.learning.contacts import find_impacts
-from carom.learning.estimation import segment_motion
+from carom.learning.segment_motion import segment_motion
 from carom.learning.segments import channels, local_state
 from carom.mechanics import Scene
 from carom.models import AbstractModel, ImpactNetwork, forecast

@@ -14,12 +14,13 @@ from carom.data import Recording
 from carom.integrators import SCHEDULED
 from carom.learning.contacts import Impacts
 from carom.learning.diagnosis import Misfit, diagnose
-from carom.learning.estimation import Outcome, SharedShape, segment_motion
+from carom.learning.estimation import Outcome, SharedShape
 from carom.learning.laplace import draw_models
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.parameters import Parameter, describe_parameters
 from carom.learning.problem import Problem
 from carom.learning.run_unknowns import RunShape, RunUnknowns, with_run
+from carom.learning.segment_motion import motion_under
 from carom.learning.segments import Layout, Plan, Segments
 from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
@@ -179,7 +180,7 @@ def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape, 
 
     def one(local, duration, schedule):
         in_run = with_run(model, own.unknowns(local))
-        return segment_motion(in_run, own.start(local), duration, schedule, most=most)
+        return motion_under(in_run, own.start(local), duration, schedule, most=most)
 
     return jax.vmap(one)(local, duration, schedule)[0]
 
