@@ -20,8 +20,9 @@ from carom.mechanics import Scene
 from carom.models import ImpactNetwork
 from carom.types import State, Values
 
-PLACES = 32
-"""Where the smoothness of the force is judged."""
+PLACES, WIDER = 32, 3.0
+"""Where the smoothness of the force is judged: so many places along one coordinate, twice as many among more
+of them, and as many again in a region so many times as wide, since balls in another box will get there."""
 RESOLUTION = 1e-5
 """The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
 ROUNDS = 6
@@ -218,7 +219,8 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts], settings: La
         places, directions = np.linspace(-1, 1, PLACES)[:, None], np.ones((PLACES, 1))
     else:
         whole = values[np.isfinite(values).all(axis=1)]
-        places = (whole[np.linspace(0, len(whole) - 1, 2 * PLACES).astype(int)] - center) / scale
+        inside = (whole[np.linspace(0, len(whole) - 1, 2 * PLACES).astype(int)] - center) / scale
+        places = np.concatenate([inside, WIDER * inside])
         directions = np.random.default_rng(0).standard_normal(places.shape)
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     energy = max(acceleration, 1e-9) * scale.max()

@@ -188,7 +188,8 @@ def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "st
         ]
         design, value = np.concatenate(rows), np.concatenate([values[:, 0, c], values[:, 1, c]])
         ok = np.isfinite(value)
-        terms = min(3, max(1, int(ok.sum()) - 1))
+        # A place and a speed are a line; of more values one is left to even out noise.
+        terms = min(3, max(2 if np.isfinite(values[:, :, c]).any(axis=0).all() else 1, int(ok.sum()) - 1))
         found = np.zeros(3)
         if ok.any():
             found[:terms] = np.linalg.lstsq(design[ok, :terms], value[ok], rcond=None)[0]

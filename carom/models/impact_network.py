@@ -43,8 +43,10 @@ alone. `pairs`: each two act on each other besides, U = Σ m_k φ(q_k) + Σ_{i<j
 number. `joint`: U is any function of all coordinates. `none`: U = 0, as on a level table."""
 Detection = Literal["arrival", "departure"]
 """Where a CD-Lagrange step tests its gaps: at the drifted position, or where the step begins."""
-MAX_IMPACTS = 2
-"""Impacts resolved within one step; a body that makes more has come to rest on the surface."""
+MAX_IMPACTS = 8
+"""Impacts resolved within one step at most, and no more than one beyond the number of bodies.
+
+A body that makes more has come to rest on the surface."""
 
 
 class ShiftedGeometry(NamedTuple):
@@ -307,7 +309,7 @@ class ImpactNetwork(AbstractModel):
             geometry=self.geometry,
             restitution=self.restitution_at,
             friction=self.friction if self.rough else None,
-            max_impacts=MAX_IMPACTS,
+            max_impacts=min(self.scene.bodies + 1, MAX_IMPACTS),
             schedule=schedule,
         )
         return State(after.position, fade * after.velocity), report.contact, report.instant
