@@ -6,7 +6,7 @@ by exact physics, from starts that were never seen.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,8 @@ class Setting:
 FIVE = Setting(5)
 TRANSFERS: dict[str, tuple[Setting, Setting]] = {
     "two balls to five": (Setting(2), FIVE),
-    "one box to another": (FIVE, replace(FIVE, size=(1.6, 0.8))),
+    "one box to a smaller one": (FIVE, replace(FIVE, size=(0.8, 0.9))),
+    "one box to a wider one": (FIVE, replace(FIVE, size=(1.6, 0.8))),
     "h to h over 4": (FIVE, replace(FIVE, step_size=0.0025)),
     "h to 4 h": (FIVE, replace(FIVE, step_size=0.04)),
 }
@@ -90,6 +91,7 @@ def transfer(name: str, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
     return {"name": name, "learned": asdict(there), "forecast": asdict(here), "rows": lines}
 
 
+@cache  # since most transfers begin or end where others do
 def learned(setting: Setting, seed: int) -> ImpactNetwork:
     """The model of a setting from glimpses of it."""
     recording, _ = glimpses(

@@ -122,10 +122,10 @@ def unexplained(
     own: RunShape,
     most: int | None = None,
     iterations: int = 8,
-) -> Float[Array, "segments"]:
+) -> tuple[Float[Array, "segments"], Float[Array, "segments local"]]:
     """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are.
 
-    `others` are further start values of these unknowns.
+    Also its own unknowns. `others` are further start values of them.
     """
     unknowns, noise = estimate[:2]
     residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
@@ -140,7 +140,7 @@ def unexplained(
         measured, others = residuals(unknowns.shared, local, data)
         return 0.5 * (jnp.sum(measured**2) + jnp.sum(others**2))
 
-    return jax.vmap(cost)(first, segments)
+    return jax.vmap(cost)(first, segments), first
 
 
 @partial(jax.jit, static_argnames=("unravel", "own", "most"))

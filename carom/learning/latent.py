@@ -48,8 +48,8 @@ ROUNDS, SETTLED = 16, 0.2
 
 RESCHEDULES = 4
 """Times at most that impacts are moved to likelier steps."""
-FEW = 0.01
-"""The share of short runs whose impacts may still change when they count as found."""
+RECONSIDERATIONS = 8
+"""Times at most that impacts of short runs are looked at anew."""
 
 
 def fit_latent(
@@ -248,16 +248,17 @@ def _reconsider(
     outcome: Outcome,
     places: Layout,
 ) -> tuple[list[Problem], Outcome]:
-    """Impacts of short runs in doubt anew, and the model anew, until hardly any changes."""
-    for _ in range(RESCHEDULES):
+    """Impacts of short runs in doubt anew, and the model anew, until none changes."""
+    for _ in range(RECONSIDERATIONS):
         before = problems
-        problems = [
+        found = [
             reconsider(problem, template, unravel, _pick(outcome, index).estimate, LOOSE)
             for index, problem in enumerate(problems)
         ]
-        outcome = run(outcome.estimate, problems, places)
-        if all(changes(old, new) <= FEW * len(places.run) for old, new in zip(before, problems, strict=True)):
+        problems = [problem for problem, _ in found]
+        if not any(changes(old, new) for old, new in zip(before, problems, strict=True)):
             break
+        outcome = run(_stack([estimate for _, estimate in found]), problems, places)
     return problems, outcome
 
 

@@ -26,29 +26,33 @@ from carom.models import ImpactNetwork
 
 DOUBT = 3.0
 """Standard deviations of its sum of squares beyond which a run is in doubt."""
+FALL = 0.3
+"""How much the variance of the noise may fall at once."""
 BATCH = 256
 """Cases compared at once: a number of its own for every recording would mean a program of its own."""
 
 
 def reconsider(
     problem: Problem, template: ImpactNetwork, unravel: SharedShape, estimate: Estimate, hinge: float
-) -> Problem:
-    """The problem with the impacts that the fitted model finds likeliest, and what is set aside."""
+) -> tuple[Problem, Estimate]:
+    """The problem with the impacts that the fitted model finds likeliest, and what is set aside.
+
+    Also the estimate with the start states that go with them.
+    """
     recording = problem.recording
     whole = [replace(found, explained=True) for found in problem.impacts]
-    local = np.asarray(estimate.unknowns.local)
+    local = np.array(estimate.unknowns.local)
     costs = partial(_costs, problem, template, unravel, estimate, hinge)
-    cost = costs(list(range(len(whole))), whole, settled=True)
+    cost, _ = costs(list(range(len(whole))), whole, settled=True)
     count = np.array([np.isfinite(run.position).sum() for run in recording.runs], float)
     if recording.has_velocity:
         count += [np.isfinite(run.velocity).sum() for run in recording.runs if run.velocity is not None]
     freedom = np.maximum(count - local.shape[1], 1)
     deviation = np.sqrt(2 * freedom)
-    # The noise was estimated with the runs in doubt among the others. Runs without impacts do not know what
-    # parameters that are not there yet leave of the others.
-    struck = np.array([found.chosen.any() for found in whole])
-    least = float(np.max(problem.units.resolution / np.asarray(estimate.noise)) ** 2)
-    scale = max(np.median((2 * cost / freedom)[struck if struck.any() else slice(None)]), least)
+    # The noise was estimated with the runs in doubt among the others, so the median is nearer to it. But where
+    # noise is small, runs that do not depend on a parameter know nothing of what its error leaves of others.
+    lowest_scale = max(FALL, float(np.max(problem.units.resolution / np.asarray(estimate.noise)) ** 2))
+    scale = max(float(np.median(2 * cost / freedom)), lowest_scale)
 
     def beyond(cost: np.ndarray) -> np.ndarray:
         return (2 * cost / scale - freedom) / deviation
@@ -69,24 +73,26 @@ def reconsider(
     best = list(whole)
     if cases:
         price = -PRIOR_LOG_ODDS * scale
-        found = costs(which, cases) + price * np.array([case.chosen.sum() for case in cases])
+        found, states = costs(which, cases)
+        found = found + price * np.array([case.chosen.sum() for case in cases])
         lowest = np.where(np.isfinite(cost), cost, np.inf) + price * np.array(
             [case.chosen.sum() for case in whole]
         )
-        for run, case, value in zip(which, cases, found, strict=True):
+        for run, case, value, state in zip(which, cases, found, states, strict=True):
             if value < lowest[run]:
-                lowest[run], best[run] = value, case
+                lowest[run], best[run], local[run] = value, case, state
         cost = lowest - price * np.array([case.chosen.sum() for case in best])
     explained = beyond(cost) < BEYOND
-    return problem.with_impacts(
+    better = problem.with_impacts(
         [replace(case, explained=bool(fine)) for case, fine in zip(best, explained, strict=True)]
     )
+    return better, estimate._replace(unknowns=estimate.unknowns._replace(local=local))
 
 
 def changes(before: Problem, after: Problem) -> int:
-    """How many runs have other impacts, or are set aside in only one of two problems."""
+    """How many runs that count have other impacts, or count in only one of two problems."""
     return sum(
-        not np.array_equal(a.chosen, b.chosen) or a.explained != b.explained
+        a.explained != b.explained or (a.explained and not np.array_equal(a.chosen, b.chosen))
         for a, b in zip(before.impacts, after.impacts, strict=True)
     )
 
@@ -140,8 +146,8 @@ def _costs(
     cases: list[Impacts],
     *,
     settled: bool = False,
-) -> Float[np.ndarray, "cases"]:
-    """Half the sum of squares of runs under some impacts.
+) -> tuple[Float[np.ndarray, "cases"], Float[np.ndarray, "cases local"]]:
+    """Half the sum of squares of runs under some impacts, and their start states.
 
     The start states are those of the estimate where they are `settled`; else they are fitted, from these and
     from what the data say by themselves.
@@ -170,5 +176,8 @@ def _costs(
                 iterations=0 if settled else 8,
             )
         )
-    costs = np.concatenate([np.asarray(part) for part in result])[: len(which)]
-    return np.where(np.isfinite(costs), costs, np.inf)
+    costs, states = (
+        np.concatenate([np.asarray(part) for part in parts])[: len(which)]
+        for parts in zip(*result, strict=True)
+    )
+    return np.where(np.isfinite(costs), costs, np.inf), states

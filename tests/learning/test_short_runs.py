@@ -1,11 +1,15 @@
 """Impacts of many short runs, against those that the exact motion had."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from carom.data import Recording, Run
 from carom.experiments.bodies_learning import glimpses
+from carom.learning import LatentSettings, Learned, fit_latent
+from carom.learning.segments import local_state
 from carom.learning.short_runs import find_in_short_runs
 from carom.systems import BallBox, Billiards
 from carom.types import State
@@ -88,3 +92,36 @@ def test_runs_of_unequal_length_and_missing_values():
     alone = find_in_short_runs(holes, system.scene(), masses_known=True, surfaces_known=True)
     agree = [np.array_equal(a.chosen, b.chosen) for a, b in zip(found[60:], alone, strict=True)]
     assert np.mean(agree) > 0.95
+
+
+@pytest.mark.parametrize("velocities", [True, False])
+def test_a_start_before_an_impact_has_the_speed_that_was_measured(velocities):
+    """One sample is left of the impact in the first step: its velocity counts, if there is one."""
+    time = 0.01 * np.arange(3)
+    position = np.array([0.105, 0.1, 0.11])[:, None, None]
+    velocity = np.array([-1.0, 1.0, 1.0])[:, None, None] if velocities else None
+    found = local_state(Run(time, position, velocity, None), 0, 0, 1)
+    np.testing.assert_allclose(found, [0.105, -1.0 if velocities else 0.0], atol=1e-12)
+
+
+def test_hardly_a_run_without_noise_is_set_aside():
+    """All have their true impacts but those in which a contact happens twice, or three in one step."""
+    truth = Billiards(ball_masses=(1.0, 2.0, 6.0, 8.0, 10.0))
+    recording, starts = glimpses(truth, seed=13, noise=0.0, chunks=200)
+    scene = replace(truth.scene(), masses=())
+    settings = LatentSettings(
+        learned=Learned(restitution="constant", laws="one", gap=False, masses=True),
+        scheme="constraint_exact",
+        field="none",
+        starts=1,
+    )
+    fit = fit_latent(recording.with_scene(scene), settings)
+    time, kept = recording.step_size * np.arange(6), []
+    for run, found in enumerate(fit.impacts):
+        true = truth.exact(State(starts.position[run], starts.velocity[run]), time).contact[1:]
+        if true.sum(axis=0).max() <= 1 and true.sum(axis=1).max() <= 2:
+            kept.append(found.explained)
+            assert not found.explained or np.array_equal(found.chosen, true)
+    assert np.mean(kept) > 0.98
+    masses = [p.value for p in fit.parameters if p.name.startswith("mass")]
+    np.testing.assert_allclose(masses, [2.0, 6.0, 8.0, 10.0], rtol=1e-6)
