@@ -49,8 +49,8 @@ def reconsider(
         count += [np.isfinite(run.velocity).sum() for run in recording.runs if run.velocity is not None]
     freedom = np.maximum(count - local.shape[1], 1)
     deviation = np.sqrt(2 * freedom)
-    # The noise was estimated with the runs in doubt among the others, so the median is nearer to it. But where
-    # noise is small, runs that do not depend on a parameter know nothing of what its error leaves of others.
+    # The noise was estimated with the runs in doubt among the others, so the median is nearer to it. But if
+    # it is small, runs that do not depend on a parameter know nothing of what its error leaves of others.
     lowest_scale = max(FALL, float(np.max(problem.units.resolution / np.asarray(estimate.noise)) ** 2))
     scale = max(float(np.median(2 * cost / freedom)), lowest_scale)
 
