@@ -6,6 +6,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from carom import programs
+
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 20_000
 
@@ -15,5 +17,6 @@ def few_compiled_programs():
     """Give compiled programs back before their memory maps are more than Linux allows a process (65 530)."""
     yield
     if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MOST_MAPS:
+        programs.forget()
         jax.clear_caches()
         gc.collect()

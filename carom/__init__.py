@@ -36,8 +36,7 @@ from carom.learning import (
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import forecast
 from carom.types import State
-
-__version__ = "0.5.0"
+from carom.version import __version__
 
 enable_compilation_cache()
 multiply_in_full_precision()

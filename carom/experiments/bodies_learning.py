@@ -16,9 +16,9 @@ import numpy as np
 
 from carom.data import Recording, Run, add_noise
 from carom.evaluation.ball_oracle import fit_ball_oracle
-from carom.experiments.fingerprint import fingerprint
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.learning import LatentFit, LatentSettings, Learned, fit_latent
 from carom.systems import BallBox, Billiards
 from carom.types import State

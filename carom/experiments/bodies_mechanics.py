@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.errors import InputError
-from carom.experiments.fingerprint import fingerprint
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.integrators import event_driven_motion
 from carom.mechanics import Balls
 from carom.systems import (

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 
 from carom.evaluation import paper_rmse, position_rmse
 from carom.experiments.bodies_learning import REPEATS, glimpses
-from carom.experiments.fingerprint import fingerprint
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.learning import LatentSettings, Learned, fit_latent
 from carom.models import ImpactNetwork, forecast
 from carom.systems import BallBox

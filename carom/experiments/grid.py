@@ -22,12 +22,12 @@ from carom.data import Recording
 from carom.errors import InputError
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
-from carom.experiments.fingerprint import fingerprint
 from carom.experiments.learning import ROWS, Row
 from carom.experiments.paper import EXPERIMENTS
 from carom.experiments.pieces import Piece, Result, run_pieces
 from carom.experiments.scores import HELD_OUT_STARTS, forecast_together, held_out_starts, single
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.learning import Touch, WindowedSettings, fit_latent_many, fit_many
 from carom.models import MODELS, AbstractModel, Forecast
 from carom.systems import AbstractSystem, BouncingBall

@@ -13,11 +13,11 @@ from carom.data import Recording, add_noise, disturb_touch
 from carom.data.recording import run_from_trajectory
 from carom.errors import InputError
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
-from carom.experiments.fingerprint import fingerprint
 from carom.experiments.pieces import Piece, run_pieces
 from carom.experiments.published import published_motion
 from carom.experiments.scores import held_out_forecasts, held_out_starts, single
 from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.learning import LatentFit, LatentSettings, Learned, Touch, TouchSensor, fit_latent_many
 from carom.models import forecast
 from carom.models.impact_network import Detection

@@ -13,11 +13,11 @@ import carom
 from carom.atomic import atomic_write
 from carom.errors import InputError
 from carom.experiments.air_track import BLIND, CROPPED, EVERY, SERIES, STRETCH, run_series, settings
-from carom.experiments.fingerprint import fingerprint
 from carom.experiments.measured_data import data_hash, read_air_track, read_pendulum
 from carom.experiments.measured_pendulum import LEARNED_SHARE, VARIANTS, run_pendulum
 from carom.experiments.results import rounded, write_document
 from carom.experiments.workers import Task, Tell, run_tasks
+from carom.fingerprint import fingerprint
 
 PENDULUM = "pendulum"
 Unit = tuple[str, tuple[int, ...]]

@@ -17,11 +17,11 @@ from carom.atomic import atomic_write
 from carom.data import Recording, add_noise
 from carom.data.recording import run_from_trajectory
 from carom.evaluation import fit_oracle, paper_rmse
-from carom.experiments.fingerprint import fingerprint
 from carom.experiments.paper import Experiment, Protocol
 from carom.experiments.published import published_motion
 from carom.experiments.scores import forecast_together, held_out_starts, illustration, score_row, single
 from carom.experiments.workers import Task, Tell, run_tasks
+from carom.fingerprint import fingerprint
 from carom.learning import fit_many
 from carom.mechanics import Scene
 from carom.models import MODELS

@@ -23,6 +23,7 @@ from carom.learning.segment_motion import motion_under
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
 from carom.models import ImpactNetwork
+from carom.programs import KeptFunction
 from carom.types import Scalar, Values
 
 MARGIN = 1e-2
@@ -77,6 +78,10 @@ class Outcome(NamedTuple):
     """Standard errors of the unknowns of the segments."""
     gradient: Float[Values, "shared"]
     """Of the cost; zero but for unknowns that lean on a bound."""
+
+
+_OUTCOME = Outcome(Estimate(Unknowns(0, 0), 0, 0, 0), 0, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+"""The structure of an outcome, which programs from disk do not tell."""
 
 
 def segment_residuals(
@@ -143,17 +148,13 @@ def unexplained(
     return jax.vmap(cost)(first, segments), first
 
 
-@partial(jax.jit, static_argnames=("unravel", "own", "most"))
-def improve_together(
-    template: ImpactNetwork,
-    hinge: Scalar,
-    *batch,
-    unravel: SharedShape,
-    own: RunShape,
-    most: int | None = None,
-) -> Outcome:
-    """`improve` for many estimations of one shape at once."""
-    return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own, most=most))(*batch)
+def improver(unravel: SharedShape, own: RunShape, most: int | None) -> KeptFunction:
+    """`improve` for many estimations of one shape at once: of template, hinge and the stacked rest."""
+
+    def together(template, hinge, *batch):
+        return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own, most=most))(*batch)
+
+    return KeptFunction(together, _OUTCOME, ("improve", unravel, own, most))
 
 
 def improve(

@@ -10,7 +10,7 @@ one system to the next.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,7 +20,7 @@ import numpy as np
 
 from carom.data import Recording
 from carom.errors import InputError, require_choice
-from carom.learning.estimation import Estimate, Outcome, SharedShape, improve_together
+from carom.learning.estimation import Estimate, Outcome, SharedShape, improver
 from carom.learning.latent_fit import LatentFit, describe
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.normal_equations import Unknowns
@@ -34,6 +34,7 @@ from carom.learning.unknowns import initial_shared
 from carom.mechanics import Scene
 from carom.models import ImpactNetwork
 from carom.models.impact_network import ImpactScheme
+from carom.programs import KeptFunction
 from carom.types import State
 
 LOOSE, HINGE = 0.3, 3e-3
@@ -166,7 +167,7 @@ def _fit_scheme(
     longest = max(len(run) for recording in recordings for run in recording.runs)
     horizons: list[int | None] = [h for h in settings.horizons if h < longest]
     horizons.append(None if longest <= settings.longest else settings.longest)
-    places = layout(recordings[0], horizons[0])
+    places, *later = [layout(recordings[0], horizon) for horizon in horizons]
 
     # Every start of every recording is one problem; they run as one batch.
     batch = [problem for problem in problems for _ in range(settings.starts)]
@@ -180,7 +181,12 @@ def _fit_scheme(
         np.full((len(batch), own.laws), SCATTER),
     )
     history: list[np.ndarray] = []
-    run = partial(_run, template, unravel, own, history)
+    improvers = partial(improver, unravel, own)
+    improve = improvers(_most(problems, template))
+    first = _pick(estimate, np.arange(len(problems)) * settings.starts)
+    for coarser in later:  # compiled while the first stage runs
+        improve.prepare(template, LOOSE, *_inputs(_joined(first, places, coarser), problems, coarser))
+    run = partial(_run, template, improvers, history)
     outcome = run(estimate, batch, places, starts=settings.starts)
     picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
@@ -190,11 +196,10 @@ def _fit_scheme(
         problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
     if problems[0].short and scheme != "cd_lagrange":
         problems, outcome = _reconsider(run, problems, template, unravel, outcome, places)
-    for horizon in horizons[1:]:
-        coarser = layout(recordings[0], horizon)
+    for coarser in later:
         joined = _joined(outcome.estimate, places, coarser)
         places = coarser
-        outcome = run(joined, problems, places, tighten=horizon is horizons[-1])
+        outcome = run(joined, problems, places, tighten=coarser is later[-1])
     freed = outcome
     if scheme != "cd_lagrange" and not problems[0].short:
         freed = run(outcome.estimate, problems, places, free=True)
@@ -264,8 +269,7 @@ def _reconsider(
 
 def _run(
     template: ImpactNetwork,
-    unravel: SharedShape,
-    own: RunShape,
+    improver: Callable[[int | None], KeptFunction],
     history: list[np.ndarray],
     estimate: Estimate,
     problems: Sequence[Problem],
@@ -276,24 +280,14 @@ def _run(
     starts: int = 1,
 ) -> Outcome:
     """Round after round until the likelihood settles, of several starts that of the best."""
-    units = _stack([problem.units for problem in problems])
-    data = _stack([problem.segments(places, free=free) for problem in problems])
-    known = [
-        problem.with_known_starts(local, places)
-        for problem, local in zip(problems, estimate.unknowns.local, strict=True)
-    ]
-    local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
-    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
-    found = [None if free else problem.most(template) for problem in problems]
-    most = None if None in found else max(number for number in found if number is not None)
+    improve = improver(_most(problems, template, free=free))
+    units, estimate, data, priors = _inputs(estimate, problems, places, free=free)
     # Each of many segments may still move a little.
     enough = SETTLED * max(1.0, len(places.run) / 20)
     hinge, before = LOOSE, -np.inf
     number = 0
     while True:
-        outcome = improve_together(
-            template, hinge, units, estimate, data, (mean, precision), unravel=unravel, own=own, most=most
-        )
+        outcome = improve(template, hinge, units, estimate, data, priors)
         estimate = outcome.estimate
         history.append(np.asarray(outcome.log_likelihood))
         best = np.max(_by_start(outcome.log_likelihood, starts), axis=1)
@@ -306,15 +300,34 @@ def _run(
         hinge = max(HINGE, 0.3 * hinge) if tighten else hinge
 
 
+def _most(problems: Sequence[Problem], template: ImpactNetwork, *, free: bool = False) -> int | None:
+    """How many contacts a step has at most by schedule; None where all are to be looked at."""
+    found = [None if free else problem.most(template) for problem in problems]
+    return None if None in found else max(number for number in found if number is not None)
+
+
+def _inputs(estimate: Estimate, problems: Sequence[Problem], places: Layout, *, free: bool = False):
+    """What a round is given: units, the estimate with known starts in it, data, priors of the segments."""
+    units = _stack([problem.units for problem in problems])
+    data = _stack([problem.segments(places, free=free) for problem in problems])
+    known = [
+        problem.with_known_starts(local, places)
+        for problem, local in zip(problems, estimate.unknowns.local, strict=True)
+    ]
+    local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
+    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
+    return units, estimate, data, (mean, precision)
+
+
 def _by_start(likelihoods, starts: int) -> np.ndarray:
     """Likelihoods problem by problem, the starts of one side by side, the worst for what is not finite."""
     values = np.asarray(likelihoods).reshape(-1, starts)
     return np.where(np.isfinite(values), values, -np.inf)
 
 
-def _pick(outcome: Outcome, index: int | np.ndarray) -> Outcome:
+def _pick(batch, index: int | np.ndarray):
     """One estimation of a batch, or some."""
-    return jax.tree.map(lambda x: np.asarray(x)[index], outcome)
+    return jax.tree.map(lambda x: np.asarray(x)[index], batch)
 
 
 def _joined(estimate: Estimate, fine: Layout, coarse: Layout) -> Estimate:

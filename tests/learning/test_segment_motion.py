@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 import carom
 from carom.integrators import DECIDED_BY_GAP
 from carom.learning.segment_motion import segment_motion
-from carom.models import ImpactNetwork
+from carom.models import ImpactNetwork, PotentialNetwork
 from carom.types import State
 
 SYSTEMS = {
@@ -33,19 +33,26 @@ def plain_motion(model: ImpactNetwork, start: State, duration, schedule):
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rest), instants
 
 
+def _weights(model: ImpactNetwork):
+    assert isinstance(model.potential, PotentialNetwork)
+    return model.potential.weight, model.potential.output
+
+
 def setting(name: str, scheme: str, seed: int, hidden: int = 6, steps: int = 40):
     """A random model of a system, a segment with impacts and a random direction."""
     recording = carom.simulate(SYSTEMS[name], steps=steps, step_size=0.02, seed=seed)
     key = jax.random.key(seed)
     model = ImpactNetwork.for_recording(recording, hidden=hidden, scheme=scheme, key=key)
     run = recording.runs[0]
+    assert run.velocity is not None
+    assert isinstance(model.potential, PotentialNetwork)
     start = State(jnp.asarray(run.position[0]), 0.3 + jnp.asarray(run.velocity[0]))
     if name == "ball":  # low and heavy enough for several impacts
         start = State(0.1 + 0 * start.position, start.velocity)
         weights = 5 + jnp.abs(model.potential.weight), 5 + jnp.abs(model.potential.output)
-        model = eqx.tree_at(lambda m: (m.potential.weight, m.potential.output), model, weights)
+        model = eqx.tree_at(_weights, model, weights)
     duration = jnp.full((steps,), recording.step_size)
-    schedule = jnp.full((steps, recording.scene.contacts), DECIDED_BY_GAP)
+    schedule = jnp.full((steps, model.scene.contacts), DECIDED_BY_GAP)
     return model, start, duration, schedule
 
 

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import carom
+from carom.version import __version__
 
 
 def fingerprint(*parts: Any) -> str:
@@ -13,7 +13,7 @@ def fingerprint(*parts: Any) -> str:
     Not made from `repr`: Equinox leaves out fields that are the default object itself, which a copy made for
     another process no longer is.
     """
-    return hashlib.sha256(f"{carom.__version__} {_canonical(parts)}".encode()).hexdigest()
+    return hashlib.sha256(f"{__version__} {_canonical(parts)}".encode()).hexdigest()
 
 
 def _canonical(value: Any) -> str:
