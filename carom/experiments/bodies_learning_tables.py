@@ -88,7 +88,7 @@ def transfer_markdown(document: Document) -> str:
         rows.append([*names, number(moved), number(own), f"{moved / own:.2g}", *paper])
     caption = (
         "Balls that fall in a box, field and restitution learned from 400 chunks of 5 steps with noise 0.01: "
-        "error of forecasts of 0.4 s against exact physics, median over 20 held-out starts and 3 seeds. "
+        "error of forecasts of 0.4 s against exact physics, median over 40 held-out starts. "
         "Positions: root mean square of one coordinate."
     )
     return markdown_of(caption, header, rows)

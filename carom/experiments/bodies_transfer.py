@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from carom.evaluation import paper_rmse, position_rmse
-from carom.experiments.bodies_learning import REPEATS, glimpses
+from carom.experiments.bodies_learning import glimpses
 from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
 from carom.fingerprint import fingerprint
@@ -23,8 +23,10 @@ from carom.models import ImpactNetwork, forecast
 from carom.systems import BallBox
 from carom.types import State
 
-CHUNKS, NOISE, SECONDS, STARTS = 400, 0.01, 0.4, 20
+CHUNKS, NOISE, SECONDS, STARTS = 400, 0.01, 0.4, 40
 """Glimpses to learn from and their noise; how long a forecast lasts, and from how many starts."""
+REPEATS = 1
+"""Seeds that are used at most, the first ones; every setting takes a fit of its own."""
 SETTINGS = LatentSettings(
     learned=Learned(restitution="constant", laws="kind", gap=False),
     scheme="constraint_exact",
