@@ -28,8 +28,10 @@ from carom.types import Scalar, Values
 
 MARGIN = 1e-2
 """The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
-OVERLAP = 0.005
-"""How far, as a share of the noise, a start state may reach into a surface, softly."""
+OVERLAP, OVERLAP_OF_MANY = 0.005, 0.3
+"""How far, as a share of the noise, a start state may reach into a surface, softly.
+
+Of many short runs some always start at a surface, and if that were hard, none could move."""
 ITERATIONS = 12
 """Steps of least squares between two estimates of noise and smoothness."""
 LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
@@ -109,7 +111,8 @@ def segment_residuals(
     timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
     if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
         return away.reshape(len(away), 2, -1), timing
-    overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (OVERLAP * noise[0])
+    soft = OVERLAP if most is None else OVERLAP_OF_MANY
+    overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (soft * noise[0])
     overlap = jnp.where(seen[0], overlap, 0)
     return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
 
