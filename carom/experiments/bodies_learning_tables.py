@@ -9,10 +9,13 @@ from carom.experiments.formatting import MISSING, number, yes
 from carom.experiments.tables import markdown_of
 
 Document = Mapping[str, Any]
+NOT_YET = "*Not in the results yet.*"
 
 
 def restitution_markdown(document: Document) -> str:
     """Estimated restitution beside the oracle and the peer."""
+    if "learning" not in document:
+        return NOT_YET
     header = [
         "true e",
         "noise",
@@ -50,6 +53,8 @@ def restitution_markdown(document: Document) -> str:
 
 def masses_markdown(document: Document) -> str:
     """Estimated ratios of masses beside the oracle."""
+    if "learning" not in document:
+        return NOT_YET
     header = ["noise", "estimates by seed", "greatest relative error", "asked: within", "comes out"]
     header += ["oracle: greatest error", "intervals that cover"]
     rows = []
@@ -74,6 +79,8 @@ def masses_markdown(document: Document) -> str:
 
 def transfer_markdown(document: Document) -> str:
     """Forecasts of models from elsewhere beside those trained in place."""
+    if "transfer" not in document:
+        return NOT_YET
     header = ["learned on", "forecast", "positions off by / m", "trained in place / m", "ratio"]
     header += ["the paper's error", "trained in place"]
     rows = []
