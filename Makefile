@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-all check format tables bench clean install
+.PHONY: demo test test-all check format docs tables bench clean install
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -35,6 +35,10 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
+	@echo "docs/_build/index.html"
 
 tables: $(STAMP)
 	$(BIN)/python -m carom.experiments.documents

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from carom.data.steps import constant_step
 from carom.errors import InputError
 from carom.mechanics import Scene
+from carom.notebook import curves, table
 from carom.types import State, Trajectory
 
 Channel = Literal["position", "velocity"]
@@ -80,6 +81,20 @@ class Recording:
                 f"The recording has {self.bodies} bodies in {self.dimension} dimensions, the scene has "
                 f"{self.scene.bodies} in {self.scene.dimension}."
             )
+
+    def _repr_html_(self) -> str:
+        first = self.runs[0]
+        channels = ["positions", "velocities"][: 2 if self.has_velocity else 1]
+        rows = [
+            ("runs", f"{len(self.runs)}, {self.samples} samples in all"),
+            ("bodies", f"{self.bodies} in {self.dimension} dimension(s)"),
+            ("step", f"{self.step_size:.6g} s" + ("" if self.even else ", varying")),
+            ("channels", ", ".join(channels + ["touch"] * self.has_touch)),
+            ("may touch", "unknown: no scene" if self.scene is None else f"{self.scene.contacts} contact(s)"),
+        ]
+        positions = first.position.reshape(len(first), -1)
+        picture = curves(first.time, positions, x="time (s)", y="positions of the first run (m)")
+        return table("Recording", rows) + picture
 
     @property
     def bodies(self) -> int:

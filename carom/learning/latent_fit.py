@@ -25,6 +25,7 @@ from carom.learning.segments import Layout, Plan, Segments
 from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
 from carom.models import ImpactNetwork
+from carom.notebook import curves, table
 from carom.types import State
 
 NEGLIGIBLE = 0.02
@@ -76,6 +77,21 @@ class LatentFit:
         return not np.isfinite(self.log_likelihood) or (
             self.misfit.excess > 4 and self.misfit.unexplained > NEGLIGIBLE
         )
+
+    def _repr_html_(self) -> str:
+        noise = " and ".join(f"{value:.3g}" for value in self.noise if np.isfinite(value))
+        rows = [
+            ("state", "failed: do not trust it" if self.failed else "done"),
+            *(
+                (parameter.name, parameter.words.removeprefix(f"{parameter.name}: "))
+                for parameter in self.parameters
+            ),
+            ("noise", f"{noise} (positions, velocities)" if " and " in noise else f"{noise} (positions)"),
+            ("impacts found", str(sum(int(found.chosen.sum()) for found in self.impacts))),
+            *(("warning", message) for message in self.misfit.messages),
+        ]
+        rounds, course = np.arange(1.0, len(self.history) + 1), np.array(self.history)[:, None]
+        return table("Fit by the recipe carom", rows) + curves(rounds, course, x="round", y="log-likelihood")
 
     def in_run(self, index: int) -> ImpactNetwork:
         """The model as it is in one run, with the gaps, restitution and masses of that run."""
@@ -154,6 +170,7 @@ def describe(
         problem.noise,
         known,
         _reach(recording),
+        by_gap_alone=agrees,
     )
     return LatentFit(
         model=jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model),

@@ -17,6 +17,7 @@ from carom.data import Recording
 from carom.errors import InputError
 from carom.learning.window_loss import Losses, WindowBatch, WindowedSettings, window_batch, window_losses
 from carom.models import AbstractModel
+from carom.notebook import curves, table
 
 Model = TypeVar("Model", bound=AbstractModel)
 
@@ -34,6 +35,19 @@ class Fit(Generic[Model]):
     def failed(self) -> bool:
         """Whether training ended in numbers that are not finite."""
         return not all(np.isfinite(part[-1]) for part in self.history)
+
+    def _repr_html_(self) -> str:
+        losses = np.stack([np.asarray(part, float) for part in self.history], axis=1)
+        rows = [
+            ("state", "failed: not finite" if self.failed else "done"),
+            ("model", type(self.model).__name__),
+            *((f"last loss, {name}", f"{part[-1]:.4g}") for name, part in self.history._asdict().items()),
+            ("epochs", str(len(losses))),
+            ("took", f"{self.seconds:.1f} s"),
+        ]
+        epochs = np.arange(1.0, len(losses) + 1)
+        picture = curves(epochs, np.log10(np.maximum(losses, 1e-30)), x="epoch", y="log10 of the losses")
+        return table("Fit by the paper's recipe", rows) + picture
 
 
 def fit_windowed(

@@ -13,6 +13,7 @@ from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
 from carom.mechanics import Scene
 from carom.models.contact_signal import AbstractContactSignal, Signal
+from carom.notebook import table
 from carom.types import Coordinates, State
 
 Model = TypeVar("Model", bound="AbstractModel")
@@ -40,6 +41,20 @@ class AbstractModel(eqx.Module):
     contact: eqx.AbstractVar[AbstractContactSignal]
     scene: eqx.AbstractVar[Scene]
     step_size: eqx.AbstractVar[float]
+
+    def _repr_html_(self) -> str:
+        weights = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(self, eqx.is_inexact_array)))
+        scene = self.scene
+        rows = [
+            (
+                "scene",
+                f"{scene.bodies} body(ies) in {scene.dimension} dimension(s), {scene.contacts} contact(s)",
+            ),
+            ("step", f"{self.step_size:.6g} s"),
+            ("numbers", str(weights)),
+            *((name, str(value)) for name, value in self.options.items()),
+        ]
+        return table(type(self).__name__, rows)
 
     @property
     @abstractmethod

@@ -27,7 +27,7 @@ class AbstractBoxedBalls(AbstractBalls):
         return box(self.size)
 
     def random_start(self, seed: int, *, speed: float = 1.0) -> State:
-        """Balls at random places, with velocities of mean square `speed`²."""
+        """Balls at random places, with velocities whose root mean square is `speed`."""
         return scattered(self.radii, self.size, seed=seed, speed=speed)
 
 
@@ -54,7 +54,7 @@ def fitting_radius(count: int, size: tuple[float, ...], *, most: float, share: f
 
 
 def scattered(radii: tuple[float, ...], size: tuple[float, ...], *, seed: int, speed: float) -> State:
-    """Balls at random places of a box, apart from each other, with velocities of mean square `speed`².
+    """Balls at random places of a box, apart from each other, whose root mean square velocity is `speed`.
 
     Larger balls are placed first. A box that is too full for that is refused.
     """

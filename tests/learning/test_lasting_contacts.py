@@ -160,3 +160,12 @@ def test_what_is_unexplained_is_told_beside_the_range_of_motion():
     told = diagnose(nothing, near, np.array([0.02, 9.0]), np.array([0.01, 1.0]), known, np.array([4.0, 1.0]))
     assert told.unexplained == 0.02 / 4.0
     assert told.excess == 2.0
+
+
+def test_a_fit_that_must_be_told_of_impacts_says_so():
+    generator = np.random.default_rng(0)
+    residuals, near = [generator.standard_normal((200, 1))], [np.zeros(200, bool)]
+    known, ones = np.array([True, False]), np.ones(2)
+    assert diagnose(residuals, near, ones, ones, known, ones).messages == ()
+    (message,) = diagnose(residuals, near, ones, ones, known, ones, by_gap_alone=False).messages
+    assert "told when impacts take place" in message

@@ -1,0 +1,72 @@
+"""How objects look in a notebook: a small table, and curves as SVG that needs no plotting library."""
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+from jaxtyping import Float
+
+MOST_POINTS, MOST_CURVES = 600, 6
+WIDTH, HEIGHT, MARGIN = 480, 150, 36
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+DASHES = ("", "6 3", "2 2", "8 3 2 3", "1 3", "10 4")
+"""So that curves differ in grey, too."""
+
+
+def table(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """A title and a row for every name and value, as HTML.
+
+    Example:
+        >>> table("Ball", [("mass", "1 kg")])[:40]
+        '<b>Ball</b><table><tr><th style="text-al'
+    """
+    left = 'style="text-align:left"'
+    lines = (
+        f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>" for name, value in rows
+    )
+    return f"<b>{escape(title)}</b><table>{''.join(lines)}</table>"
+
+
+def curves(
+    horizontal: Float[np.ndarray, "points"], vertical: Float[np.ndarray, "points curves"], *, x: str, y: str
+) -> str:
+    """Curves over a common axis; the ends of both axes are labelled. Gaps stay gaps."""
+    every = max(1, len(horizontal) // MOST_POINTS)
+    horizontal, vertical = horizontal[::every], vertical[::every, :MOST_CURVES]
+    known = vertical[np.isfinite(vertical)]
+    if not len(known):
+        return ""
+    low, high = float(known.min()), float(known.max())
+    first, last = float(horizontal[0]), float(horizontal[-1])
+    across = MARGIN + (WIDTH - 2 * MARGIN) * (horizontal - first) / ((last - first) or 1)
+    down = HEIGHT - MARGIN - (HEIGHT - 1.5 * MARGIN) * (vertical - low) / ((high - low) or 1)
+    lines = []
+    for index, column in enumerate(down.T):
+        pieces = np.split(np.arange(len(column)), np.flatnonzero(np.diff(np.isfinite(column))) + 1)
+        for piece in pieces:
+            if np.isfinite(column[piece]).all():
+                points = " ".join(
+                    f"{a:.1f},{b:.1f}" for a, b in zip(across[piece], column[piece], strict=True)
+                )
+                lines.append(
+                    f'<polyline points="{points}" fill="none" stroke="{COLORS[index]}" stroke-width="1.5" '
+                    f'stroke-dasharray="{DASHES[index]}"/>'
+                )
+    left, right, bottom = MARGIN, WIDTH - MARGIN, HEIGHT - MARGIN
+    texts = [
+        (left, bottom + 14, "start", f"{first:.3g}"),
+        (right, bottom + 14, "end", f"{last:.3g}"),
+        (WIDTH // 2, bottom + 28, "middle", x),
+        (left - 4, bottom, "end", f"{low:.3g}"),
+        (left - 4, MARGIN // 2 + 4, "end", f"{high:.3g}"),
+        (left, 10, "start", y),
+    ]
+    labels = "".join(
+        f'<text x="{a}" y="{b}" text-anchor="{anchor}">{escape(text)}</text>' for a, b, anchor, text in texts
+    )
+    return (
+        f'<svg role="img" aria-label="{escape(y)} over {escape(x)}" width="{WIDTH}" height="{HEIGHT}" '
+        f'font-size="10" font-family="sans-serif" fill="currentColor">'
+        f'<path d="M{left} {MARGIN // 2}V{bottom}H{right}" fill="none" stroke="currentColor"/>'
+        f"{''.join(lines)}{labels}</svg>"
+    )
