@@ -10,6 +10,10 @@ Example:
     (101, 1, 1)
 """
 
+from carom.stopping import stop_quietly_while_loading
+
+stop_quietly_while_loading()
+
 from carom import data, evaluation, integrators, learning, mechanics, models, systems
 from carom.compilation import enable_compilation_cache, multiply_in_full_precision
 from carom.data import (

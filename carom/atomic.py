@@ -9,6 +9,8 @@ from pathlib import Path
 
 from carom.errors import InputError
 
+_PREFIX, _SUFFIX = ".carom-", ".tmp"
+
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -25,7 +27,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         ...     temporary.write_text("1 2 3")
     """
     # The name does not grow from the target's, which may already be as long as the system allows.
-    name = f".carom-{secrets.token_hex(8)}.tmp"
+    name = f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
     temporary: Path | None = None
     try:
         target = Path(path).resolve()
@@ -51,6 +53,25 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             printable = "".join(c if c.isprintable() else "�" for c in place)
             raise InputError(f"{printable}; choose another folder or make room there.") from error
         raise
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it where they are missing; a refusal is an `InputError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"the folder cannot be made ({error.strerror}); choose another"
+        raise InputError(f"{folder}: {reason}.") from error
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed while writing into a folder have left there.
+
+    Only where no other process may be writing.
+    """
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with suppress(OSError):
+            path.unlink()
 
 
 def _mode_of_regular_file(target: Path) -> int | None:

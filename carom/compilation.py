@@ -20,7 +20,7 @@ def enable_compilation_cache() -> Path | None:
         return None
     folder = Path(wanted or platformdirs.user_cache_dir("carom")) / f"xla-{_processor()}"
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if jax.config.values["jax_logging_level"] in (None, "NOTSET"):
         # XLA reports each cached program as built for another machine, because it counts two tuning hints of

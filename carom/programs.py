@@ -2,15 +2,16 @@
 
 JAX keeps compiled programs on disk but finds them by tracing the function first, which takes longer than most
 fits do. Here what was traced is kept too, under a name that stands for the source of this package, the
-version of JAX, and all that the function and its arguments are besides numbers.
+versions of what it is traced by, and all that the function and its arguments are besides numbers.
 """
 
 import functools
-import hashlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,24 @@ from jax import export
 
 from carom.atomic import atomic_write
 from carom.errors import InputError
-from carom.fingerprint import fingerprint
+from carom.fingerprint import fingerprint, source_hash
 
 MOST_IN_MEMORY, MOST_ON_DISK = 32, 256
 """Programs beyond these numbers are forgotten, the oldest first."""
 
+VERSIONS = tuple(f"{name} {version(name)}" for name in ("jax", "jaxlib", "equinox"))
+"""What programs are traced by, besides this package."""
+
+QUICKLY = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+"""How these programs are compiled on a processor: in half the time, to run as fast."""
+
 Program = Callable[..., Any]
 _made: dict[str, Future[Program]] = {}
 _lock = threading.Lock()
-# One more thread: while the first program runs or is compiled, the next is traced.
-_background = ThreadPoolExecutor(1, thread_name_prefix="carom-programs")
+# As many as a fit has stages: while one is compiled, the next is traced. Tracing is Python, where threads
+# only slow each other down, so that is done in turn.
+_background = ThreadPoolExecutor(3, thread_name_prefix="carom-programs")
+_tracing = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,6 @@ class KeptFunction:
         identity: plain values that stand for everything that the function holds besides its arguments.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> halve = KeptFunction(lambda x: {"half": x / 2}, {"half": 0}, ("halve",))
         >>> halve.prepare(np.ones(3))
         >>> float(halve(np.full(3, 5.0))["half"][1])
@@ -65,8 +73,8 @@ class KeptFunction:
         name, make = self._recipe(arguments)
         with _lock:
             program = _made.get(name)
-        # What still waits for the background is sooner made here.
-        if program is None or program.cancel():
+        # What still waits for the background is sooner made here; what failed there is tried again.
+        if program is None or program.cancel() or (program.done() and program.exception()):
             made = make()
             program = Future()
             program.set_result(made)
@@ -81,7 +89,13 @@ class KeptFunction:
         described = jax.tree.unflatten(structure, [(x.shape, str(x.dtype)) for x in shapes])
         double = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
         name = fingerprint(
-            _sources(), jax.__version__, jax.default_backend(), double, self.identity, described
+            source_hash(),
+            VERSIONS,
+            jax.config.values["jax_default_matmul_precision"],
+            jax.default_backend(),
+            double,
+            self.identity,
+            described,
         )
 
         def flat(*leaves):
@@ -91,8 +105,10 @@ class KeptFunction:
 
 
 def forget() -> None:
-    """Give all programs in memory back."""
+    """Give all programs in memory back, and those up that wait to be made."""
     with _lock:
+        for program in _made.values():
+            program.cancel()
         _made.clear()
 
 
@@ -108,40 +124,40 @@ def _make(flat: Program, shapes: tuple[jax.ShapeDtypeStruct, ...], name: str, do
         function = jax.jit(flat)
         folder = jax.config.values["jax_compilation_cache_dir"]
         # Elsewhere than on a processor, linear algebra is by calls that JAX does not promise to keep.
-        if folder and jax.default_backend() == "cpu":
-            function = jax.jit(_traced(function, shapes, Path(folder) / "traced" / name).call)
-        return function.lower(*shapes).compile()
+        if not folder or jax.default_backend() != "cpu":
+            with _tracing:
+                lowered = function.lower(*shapes)
+            return _compiled(lowered)
+        path = Path(folder) / "traced" / name
+        try:
+            return _compiled(jax.jit(export.deserialize(bytearray(path.read_bytes())).call).lower(*shapes))
+        except Exception:  # missing or damaged, in whatever way that shows: it is made anew
+            with _tracing:
+                traced = export.export(function)(*shapes)
+        program = _compiled(jax.jit(traced.call).lower(*shapes))
+        _keep(traced, path)  # for which no caller should wait
+        return program
 
 
-def _traced(function: Any, shapes: tuple[jax.ShapeDtypeStruct, ...], path: Path) -> export.Exported:
-    """What an earlier process has kept, or else made now and kept."""
+def _compiled(lowered: jax.stages.Lowered) -> Program:
+    if jax.default_backend() != "cpu":
+        return lowered.compile()
     try:
-        return export.deserialize(bytearray(path.read_bytes()))
-    except FileNotFoundError:
-        pass
-    except Exception:  # whatever a damaged file may cause, it is made anew
-        path.unlink(missing_ok=True)
-    traced = export.export(function)(*shapes)
-    try:
+        return lowered.compile(QUICKLY)
+    except jax.errors.JaxRuntimeError:  # another version of XLA may not have this choice
+        return lowered.compile()
+
+
+def _keep(traced: export.Exported, path: Path) -> None:
+    # A cache that cannot be written only costs time.
+    with suppress(OSError, InputError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             temporary.write_bytes(traced.serialize())
         _prune(path.parent)
-    except (OSError, InputError):  # a cache that cannot be written only costs time
-        pass
-    return traced
 
 
 def _prune(folder: Path) -> None:
     files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
     for path in files[:-MOST_ON_DISK]:
         path.unlink(missing_ok=True)
-
-
-@functools.cache
-def _sources() -> str:
-    """A hash of this package's source: another source may be another program."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

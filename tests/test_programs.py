@@ -1,5 +1,8 @@
 """Programs kept in memory and on disk: the same values, traced once, and never a wrong or damaged one."""
 
+import time
+from contextlib import suppress
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,7 +90,9 @@ def test_damaged_files_are_made_anew(folder):
         Counted().kept()(*arguments(4))
         (path,) = (folder / "traced").iterdir()
         whole = path.read_bytes()
-        for damaged in (b"", whole[: len(whole) // 2], b"x" * len(whole)):
+        scratched = bytearray(whole)
+        scratched[len(whole) // 3 : len(whole) // 2] = bytes(len(whole) // 2 - len(whole) // 3)
+        for damaged in (b"", whole[: len(whole) // 2], b"x" * len(whole), bytes(scratched)):
             path.write_bytes(damaged)
             programs.forget()
             function = Counted()
@@ -105,6 +110,38 @@ def test_a_failure_is_told_and_not_kept(folder):
     for _ in range(2):
         with pytest.raises(ValueError, match="not today"):
             function(np.ones(2))
+
+
+def test_a_folder_that_is_a_file_only_costs_time(tmp_path):
+    before = jax.config.values["jax_compilation_cache_dir"]
+    (tmp_path / "file").write_text("no folder")
+    programs.forget()
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "file"))
+        with jax.enable_x64(True):
+            found = Counted().kept()(*arguments(4))
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+        programs.forget()
+    np.testing.assert_allclose(found["solved"], expected(4), rtol=1e-12)
+
+
+def test_what_failed_in_the_background_is_tried_again(folder):
+    attempts = []
+
+    def fails_once(x):
+        attempts.append(x)
+        if len(attempts) == 1:
+            raise MemoryError("not now")
+        return 2 * x
+
+    function = KeptFunction(fails_once, 0, ("fails once",))
+    function.prepare(np.ones(2))
+    while not attempts:
+        time.sleep(0.01)
+    with suppress(MemoryError):  # unless the failure is known by now
+        function(np.ones(2))
+    np.testing.assert_array_equal(function(np.ones(2)), [2.0, 2.0])
 
 
 def test_old_files_make_room(folder, monkeypatch):

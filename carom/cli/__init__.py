@@ -2,33 +2,17 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 import tyro
 
 from carom import __version__
-from carom.cli.compare import compare
-from carom.cli.demo import demo
-from carom.cli.fit import fit
-from carom.cli.forecast import forecast
-from carom.cli.init import init
 from carom.cli.output import discard_output, flush_output
-from carom.cli.report import report
-from carom.cli.reproduce import reproduce
-from carom.cli.show import show
-from carom.cli.simulate import simulate
 from carom.errors import InputError
+from carom.stopping import loaded
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "simulate": simulate,
-    "init": init,
-    "fit": fit,
-    "forecast": forecast,
-    "compare": compare,
-    "report": report,
-    "show": show,
-    "reproduce": reproduce,
-    "demo": demo,
-}
+COMMANDS = ("simulate", "init", "fit", "forecast", "compare", "report", "show", "reproduce", "demo")
+"""Each is the function of this name in the module of this name."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
+            loaded()
             _run(arguments)
         finally:
             flush_output()
@@ -65,10 +50,17 @@ def _run(arguments: Sequence[str]) -> None:
     if list(arguments) == ["--version"]:
         print(f"carom {__version__}")
         return
+    if arguments and arguments[0] in COMMANDS:  # nothing is loaded for the others
+        tyro.cli(_command(arguments[0]), prog=f"carom {arguments[0]}", args=arguments[1:])
+        return
     tyro.extras.subcommand_cli_from_dict(
-        COMMANDS,
+        {name: _command(name) for name in COMMANDS},
         prog="carom",
         description="Learn how things move and collide from recordings, and forecast them. "
         "carom --version prints the version.",
         args=arguments,
     )
+
+
+def _command(name: str) -> Callable[..., None]:
+    return getattr(import_module(f"carom.cli.{name}"), name)

@@ -1,5 +1,6 @@
 """`carom compare`: every model on one recording."""
 
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,7 @@ from carom.cli.output import print_json, print_table, progress
 from carom.data.files.described import read_described
 from carom.data.files.input_file import require_file
 from carom.data.files.tables import MAXIMUM_BYTES
+from carom.experiments.pieces import unfinished
 from carom.experiments.ranking import CAROM, PAPER_MODELS, Ranked, rank_models, write_ranking
 from carom.learning import LatentSettings
 
@@ -36,7 +38,8 @@ def compare(
     Example: carom compare ball.csv --hold-out 0.2
 
     The recipe carom, and by the paper's recipe CD-Lagrange, the variational integrator network and both
-    residual networks. A model that cannot be fitted to these data is listed with the reason.
+    residual networks. A model that cannot be fitted to these data is listed with the reason. The same command
+    continues a killed one.
 
     Args:
         recording: What was measured: .csv, .parquet or .npz.
@@ -70,9 +73,11 @@ def compare(
             hidden=hidden,
             seed=seed,
             progress=lambda name: tell(names.index(name) / len(names)),
+            checkpoints=unfinished(out),
         )
     stated = {"carom": asdict(latent), "paper": asdict(windowed), "hidden": hidden, "seed": seed}
     write_ranking(split, ranked, out, recording=data, settings=stated | {"hold_out": hold_out})
+    shutil.rmtree(unfinished(out), ignore_errors=True)
     if json:
         print_json({"out": str(out), "errors": {row.model: row.error for row in ranked}})
         return

@@ -1,6 +1,5 @@
 """`carom fit`: a model of a recording."""
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -89,6 +88,8 @@ def fit(
     each is known. The recipe paper trains a network by gradient descent on short windows; the options below
     --model are for it.
 
+    What is done is kept in the run folder as it goes: the same command continues a killed fit.
+
     Args:
         recording: What was measured: .csv, .parquet or .npz.
         out: The run folder: the model, the recording, what was found, and what `carom forecast` and
@@ -176,11 +177,13 @@ def fit(
     require_seed(seed + ensemble - 1)
     seeds = range(seed, seed + ensemble)
     untrained = [MODELS[model].for_recording(data, key=jax.random.key(number), **options) for number in seeds]
-    started = time.monotonic()
-    with new_run_folder(out, overwrite=overwrite) as folder, progress(f"training {model}") as tell:
-        results = fit_many(untrained, [training], settings, seeds=seeds, progress=tell)
+    with new_run_folder(out, overwrite=overwrite) as new, progress(f"training {model}") as tell:
+        results = fit_many(
+            untrained, [training], settings, seeds=seeds, progress=tell, checkpoints=new.checkpoints
+        )
         finished = [one for one in results if not one.failed]
         if not finished:
+            new.give_up()
             raise InputError(
                 "Training ended in numbers that are not finite; choose a smaller --learning-rate."
             )
@@ -188,7 +191,7 @@ def fit(
         others = together([one.model for one in finished]) if ensemble > 1 else None
         save_run(
             result,
-            folder,
+            new.files,
             recording=data,
             recording_path=recording,
             seed=seed,
@@ -198,7 +201,7 @@ def fit(
         )
 
     losses = {name: float(part[-1]) for name, part in result.history._asdict().items()}
-    seconds = time.monotonic() - started
+    seconds = result.seconds
     error = None
     if data.has_velocity:
         run = data.runs[0]
@@ -256,16 +259,17 @@ def _fit_latent(
     json: bool,
 ) -> None:
     training = hold_out_share(data, hold_out).training
-    with new_run_folder(out, overwrite=overwrite) as folder:
-        result = fit_latent(training, settings, seed=seed)
+    with new_run_folder(out, overwrite=overwrite) as new:
+        result = fit_latent(training, settings, seed=seed, checkpoints=new.checkpoints)
         if result.failed:
+            new.give_up()
             raise InputError(
                 f"{path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise of "
                 "the data; check the candidate contacts in the system file, or try another --seed."
             )
         save_run(
             result,
-            folder,
+            new.files,
             recording=data,
             recording_path=path,
             seed=seed,

@@ -148,7 +148,9 @@ def _band(forecasts: Sequence[BandedForecast]) -> dict[str, np.ndarray]:
     bodies, dimension = forecasts[0].position.shape[1:]
     names = standard_columns(bodies, dimension)
     columns: dict[str, np.ndarray] = {}
-    for (channel, of_channel), bound in product(enumerate((names.position, names.velocity)), ("low", "high")):
+    for (channel, of_channel), bound in product(
+        enumerate((names.position, names.velocity or ())), ("low", "high")
+    ):
         parts = [getattr(one, bound) for one in forecasts]
         if any(part is None for part in parts):
             return {}

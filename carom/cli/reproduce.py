@@ -1,11 +1,14 @@
 """`carom reproduce`: every figure and table of the paper."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from carom.atomic import make_folder, remove_leftovers
 from carom.cli.arguments import require_range, require_seed
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError
@@ -32,6 +35,7 @@ from carom.experiments.results import add_oracle, write_results
 from carom.experiments.run import plan, run_units
 from carom.experiments.statistics import score, spread
 from carom.experiments.workers import available_cores
+from carom.lock import locked
 
 CLASSIFIER, MEASURED, BODIES = "classifier", "measured", "bodies"
 """The experiments of the recipe carom that are not rows of its table."""
@@ -66,7 +70,7 @@ def reproduce(
     With --grid: the ball over noise, number of bounces and touch, with the paper's models and the oracle, in
     grid.json and a heat map.
 
-    What is finished stays in the folder: the same command continues a killed run (but for classifier).
+    What is finished stays in the folder: the same command continues a killed run.
 
     Args:
         names: Experiments, by the beginning of their names (pendulum, ball, cradle, …), or with --grid
@@ -127,19 +131,19 @@ def reproduce(
         units += plan(ABLATIONS, ("published",), seeds)
     if quick:
         units = [unit.shortened(0.02) for unit in units]
-    folder = _folder(out, "units")
     started = time.monotonic()
-    with progress("reproducing") as tell:
-        summaries = run_units(units, folder, workers=workers, progress=tell)
-    with progress("asking the oracle") as tell:
-        oracle = add_oracle(units, folder, workers=workers, progress=tell)
+    with _folder(out, "units") as folder:
+        with progress("reproducing") as tell:
+            summaries = run_units(units, folder, workers=workers, progress=tell)
+        with progress("asking the oracle") as tell:
+            oracle = add_oracle(units, folder, workers=workers, progress=tell)
     options = [f"--runs {runs}", f"--protocol {protocol}"]
     options += [f"--first-seed {seeds[0]}"] * (seeds[0] != REPORTED_SEED)
     options += ["--ablations"] * ablations + ["--quick"] * quick
     command = " ".join(["carom reproduce", *names, *options])
     write_results(summaries, oracle, out / "paper.json", command=command)
     figures = out / "figures"
-    figures.mkdir(exist_ok=True)
+    make_folder(figures)
     write_figures(folder, figures)
     write_animations(folder, figures)
     write_report(folder, figures, out / "paper.html", command=command)
@@ -156,9 +160,8 @@ def reproduce(
 
 def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    _folder(out, "")
-    with progress("fitting") as tell:
-        results = run_cases(CASES, seeds, workers=workers, progress=tell)
+    with _folder(out, "cases") as folder, progress("fitting") as tell:
+        results = run_cases(CASES, seeds, folder, workers=workers, progress=tell)
     command = f"carom reproduce {CLASSIFIER} --recipe carom {_seed_options(seeds)}"
     write_classifier(results, out / "classifier.json", command=command)
     if json:
@@ -175,8 +178,7 @@ def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) 
 def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool) -> None:
     rows = find_rows(names)
     started = time.monotonic()
-    folder = _folder(out, "rows")
-    with progress("fitting") as tell:
+    with _folder(out, "rows") as folder, progress("fitting") as tell:
         results = run_rows(rows, seeds, folder, workers=workers, progress=tell)
     command = " ".join(["carom reproduce", *names, "--recipe carom", _seed_options(seeds)])
     write_learning(results, out / "learning.json", command=command)
@@ -204,8 +206,7 @@ def _reproduce_grid(
 ) -> None:
     cells = plan_grid(names, quick=quick)
     started = time.monotonic()
-    folder = _folder(out, "cells")
-    with progress("fitting") as tell:
+    with _folder(out, "cells") as folder, progress("fitting") as tell:
         results = run_grid(cells, seeds, folder, workers=workers, progress=tell)
     options = ["--recipe carom --grid", f"--runs {len(seeds)}"]
     options += [f"--first-seed {seeds[0]}"] * (seeds[0] != 0) + ["--quick"] * quick
@@ -223,8 +224,7 @@ def _reproduce_grid(
 
 def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    folder = _folder(out, "measured")
-    with progress("fitting") as tell:
+    with _folder(out, "measured") as folder, progress("fitting") as tell:
         results = run_measured(data, seeds, folder, workers=workers, progress=tell)
     command = f"carom reproduce {MEASURED} --recipe carom {_seed_options(seeds)}"
     document = write_measured(results, out / "measured.json", data=data, seeds=seeds, command=command)
@@ -249,8 +249,7 @@ def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, js
 
 def _reproduce_bodies(seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    folder = _folder(out, "bodies")
-    with progress("measuring") as tell:
+    with _folder(out, "bodies") as folder, progress("measuring") as tell:
         results = run_bodies(seeds, folder, workers=workers, progress=tell)
     command = f"carom reproduce {BODIES} --recipe carom {_seed_options(seeds)}"
     document = write_bodies(results, out / "bodies.json", seeds=seeds, command=command)
@@ -275,14 +274,14 @@ def _seed_options(seeds: range) -> str:
     return f"--runs {len(seeds)}" + (f" --first-seed {seeds[0]}" if seeds[0] else "")
 
 
-def _folder(out: Path, name: str) -> Path:
-    """A folder inside `out`, made where it is not there."""
+@contextmanager
+def _folder(out: Path, name: str) -> Iterator[Path]:
+    """A folder inside `out`, made where it is not there, for this command alone."""
     folder = out / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: the folder cannot be made ({error.strerror}); choose another.") from error
-    return folder
+    make_folder(folder)
+    with locked(out):
+        remove_leftovers(folder)
+        yield folder
 
 
 def _line(summary: dict) -> tuple[object, ...]:

@@ -16,6 +16,9 @@ from carom.types import State, Trajectory
 Channel = Literal["position", "velocity"]
 """What may miss values. A touch reading that is missing is one that the sensor missed: false."""
 
+LARGEST = 1e18
+"""The largest number that can be fitted."""
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -142,6 +145,16 @@ class Recording:
     def with_scene(self, scene: Scene) -> "Recording":
         """The same data with another scene."""
         return replace(self, scene=scene)
+
+
+def require_moderate(recording: Recording) -> None:
+    """Refuse numbers whose squares leave the single precision that models work in."""
+    for run in recording.runs:
+        for channel in (run.time, run.position, run.velocity):
+            largest = 0.0 if channel is None else float(np.nanmax(np.abs(channel), initial=0.0))
+            if largest > LARGEST:
+                found = f"This recording has a value of {largest:.3g}"
+                raise InputError(f"{found}, and nothing beyond {LARGEST:g} can be fitted; change units.")
 
 
 def touch_from_contact(

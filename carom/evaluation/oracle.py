@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+import scipy
 
 from carom.data import Recording, Truth, simulate
 from carom.errors import InputError
@@ -106,10 +106,10 @@ def _solve(recording: Recording, truth: Truth, system: AbstractSystem, start: St
     ).runs[0]
 
 
-def _descend(function, start, spacing, lower, upper) -> OptimizeResult:
+def _descend(function, start, spacing, lower, upper) -> "scipy.optimize.OptimizeResult":
     """A simplex search from one point of the grid, which crosses small jumps."""
     simplex = np.clip(np.vstack([start, start + 0.5 * np.diag(spacing)]), lower, upper)
-    return minimize(
+    return scipy.optimize.minimize(
         function,
         start,
         method="Nelder-Mead",

@@ -8,6 +8,7 @@ the rest of it is for checking.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -105,7 +106,13 @@ def settings(series: Series, kind: RestitutionKind, *, blind: int | None = None)
 
 
 def run_series(
-    series: Series, runs: Sequence[Run], checks: Sequence[Check], seed: int, *, illustrated: bool
+    series: Series,
+    runs: Sequence[Run],
+    checks: Sequence[Check],
+    seed: int,
+    *,
+    illustrated: bool,
+    checkpoints: Path | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Fit a law to the runs of a series that are not left out, and foretell those that are.
 
@@ -114,6 +121,7 @@ def run_series(
         checks: what is known of them otherwise.
         seed: of the crops and of the initial weights.
         illustrated: whether arrays for figures, and a fit that counts the samples of the contact, are made.
+        checkpoints: a folder where what is done is kept.
     """
     step_size = float(np.median(np.diff(runs[0].time)))
     generator = np.random.default_rng([seed, len(runs)])
@@ -125,7 +133,10 @@ def run_series(
     usable = np.array([c is not None for c in collisions])
     training = np.flatnonzero(usable & ~out)
     recording = replace(trimmed, runs=tuple(trimmed.runs[i] for i in training))
-    fits = {kind: fit_latent(recording, settings(series, kind), seed=seed) for kind in KINDS}
+    fits = {
+        kind: fit_latent(recording, settings(series, kind), seed=seed, checkpoints=checkpoints)
+        for kind in KINDS
+    }
     criteria = {kind: _criterion(fit) for kind, fit in fits.items()}
     kind = min(KINDS, key=lambda kind: criteria[kind])
     fit = fits[kind]
@@ -158,7 +169,8 @@ def run_series(
     }
     arrays: dict[str, np.ndarray] = {}
     if illustrated:
-        watched = fit_latent(recording, settings(series, kind, blind=0), seed=seed)
+        unhidden = settings(series, kind, blind=0)
+        watched = fit_latent(recording, unhidden, seed=seed, checkpoints=checkpoints)
         summary["fit_without_blind"] = _quality(watched)
         arrays = _illustration(fit, recording, [collisions[i] for i in training])
     return summary, arrays

@@ -9,6 +9,7 @@ fitted model.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import equinox as eqx
@@ -20,8 +21,10 @@ from jaxtyping import Array, Bool, Key
 
 from carom.data import Recording, simulate
 from carom.evaluation import contact_score, paper_rmse
+from carom.experiments.pieces import Piece, Result, run_pieces, unfinished
 from carom.experiments.scores import forecast_together
-from carom.experiments.workers import Task, Tell, run_tasks
+from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
 from carom.learning import LatentFit, LatentSettings, fit_latent_many
@@ -91,16 +94,29 @@ def drops(generator: np.random.Generator, count: int, heights: tuple[float, floa
 
 
 def run_cases(
-    cases: Sequence[Case], seeds: Sequence[int], *, workers: int = 1, progress: Tell | None = None
-) -> list[dict[str, Any]]:
-    """The scores of every case, all its seeds together."""
-    tasks = [Task(partial(_run_case, case, tuple(seeds)), case.bounces + 5) for case in cases]
-    return run_tasks(tasks, workers=workers, progress=progress)
+    cases: Sequence[Case],
+    seeds: Sequence[int],
+    folder: Path,
+    *,
+    workers: int = 1,
+    progress: Tell | None = None,
+) -> list[Result]:
+    """The scores of every case, all its seeds together; a killed run continues in its folder."""
+    pieces = [_piece(case, tuple(seeds), folder) for case in cases]
+    return run_pieces(pieces, workers=workers, progress=progress)
 
 
-def _run_case(case: Case, seeds: tuple[int, ...], tell: Tell) -> dict[str, Any]:
+def _piece(case: Case, seeds: tuple[int, ...], folder: Path) -> Piece:
+    path = folder / f"{case.truth}.bounces-{case.bounces}.json"
+    training = (HIDDEN, STEPS, BATCH, RATE)
+    held_out = (HELD_OUT, HELD_OUT_STARTS, HELD_OUT_STEPS)
+    mark = fingerprint(case, case.settings, seeds, training, held_out)
+    return Piece(path, mark, partial(_run_case, case, seeds, unfinished(path)), case.bounces + 5)
+
+
+def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, tell: Tell) -> Result:
     recordings = [case.record(seed) for seed in seeds]
-    fits = fit_latent_many(recordings, case.settings, seeds=seeds)
+    fits = fit_latent_many(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
     tell(0.6)
     classifiers = train_classifiers(fits, recordings, seeds)
     tell(0.9)
@@ -113,14 +129,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], tell: Tell) -> dict[str, Any]:
             by_gap = forecast_together(fit.model, together, HELD_OUT_STEPS)
             by_classifier = forecast_by_classifier(fit.model, classifier, together, HELD_OUT_STEPS)
             line[name] = {"gap": _score(by_gap, truth), "classifier": _score(by_classifier, truth)}
-    device = jax.devices()[0].device_kind
-    return {
-        "truth": case.truth,
-        "bounces": case.bounces,
-        "noise": case.noise,
-        "device": device,
-        "rows": lines,
-    }
+    return {"truth": case.truth, "bounces": case.bounces, "noise": case.noise, "rows": lines}
 
 
 def train_classifiers(

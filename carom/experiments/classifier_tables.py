@@ -21,6 +21,8 @@ HEADER = (
     *(f"{by}: all on time" for by in DECIDERS),
     *(f"{by}: error" for by in DECIDERS),
 )
+CASE_KEYS = ("truth", "bounces", "noise", "device", "rows")
+"""What is committed of a case."""
 
 
 def write_classifier(results: Sequence[Mapping[str, Any]], path: Path, *, command: str) -> None:
@@ -36,7 +38,7 @@ def write_classifier(results: Sequence[Mapping[str, Any]], path: Path, *, comman
         command=command,
         devices=[result["device"] for result in results],
         seeds=sorted({line["seed"] for result in results for line in result["rows"]}),
-        cases=[rounded(result) for result in results],
+        cases=[rounded({key: result[key] for key in CASE_KEYS}) for result in results],
     )
 
 

@@ -24,7 +24,7 @@ from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
 from carom.experiments.learning import ROWS, Row
 from carom.experiments.paper import EXPERIMENTS
-from carom.experiments.pieces import Piece, Result, run_pieces
+from carom.experiments.pieces import Piece, Result, run_pieces, unfinished
 from carom.experiments.scores import HELD_OUT_STARTS, forecast_together, held_out_starts, single
 from carom.experiments.workers import Tell
 from carom.fingerprint import fingerprint
@@ -115,10 +115,11 @@ class Cell:
         """The work to do, kept in a file of the folder."""
         learner = LEARNERS[self.learner]
         settings = self.training if learner.recipe == "paper" else self.row.settings
+        path = folder / f"{self.learner}.noise-{self.noise:g}.bounces-{self.bounces}.json"
         return Piece(
-            folder / f"{self.learner}.noise-{self.noise:g}.bounces-{self.bounces}.json",
+            path,
             fingerprint(self, learner._asdict(), self.row, settings, FORECAST_STEPS, tuple(seeds)),
-            partial(_run_cell, self, tuple(seeds)),
+            partial(_run_cell, self, tuple(seeds), unfinished(path)),
             self.cost,
         )
 
@@ -174,12 +175,12 @@ class _Fitted(NamedTuple):
     details: dict[str, Any]
 
 
-def _run_cell(cell: Cell, seeds: tuple[int, ...], tell: Tell) -> Result:
+def _run_cell(cell: Cell, seeds: tuple[int, ...], checkpoints: Path, tell: Tell) -> Result:
     row = cell.row
     recordings = [row.record(seed)[0] for seed in seeds]
     starts = [single(row.system.start), *held_out_starts(row.system, cell.held_out)]
     truths = [_motion(row.system, start) for start in starts]
-    fitted = _RECIPES[LEARNERS[cell.learner].recipe](cell, recordings, seeds, starts, tell)
+    fitted = _RECIPES[LEARNERS[cell.learner].recipe](cell, recordings, seeds, starts, checkpoints, tell)
     return {
         "learner": cell.learner,
         "noise": cell.noise,
@@ -193,9 +194,14 @@ def _run_cell(cell: Cell, seeds: tuple[int, ...], tell: Tell) -> Result:
 
 
 def _by_carom(
-    cell: Cell, recordings: list[Recording], seeds: Sequence[int], starts: list[State], tell: Tell
+    cell: Cell,
+    recordings: list[Recording],
+    seeds: Sequence[int],
+    starts: list[State],
+    checkpoints: Path,
+    tell: Tell,
 ) -> list[_Fitted]:
-    fits = fit_latent_many(recordings, cell.row.settings, seeds=seeds)
+    fits = fit_latent_many(recordings, cell.row.settings, seeds=seeds, checkpoints=checkpoints)
     return [
         _Fitted(
             _forecasts(fit.model, starts),
@@ -216,7 +222,12 @@ def _by_carom(
 
 
 def _by_paper(
-    cell: Cell, recordings: list[Recording], seeds: Sequence[int], starts: list[State], tell: Tell
+    cell: Cell,
+    recordings: list[Recording],
+    seeds: Sequence[int],
+    starts: list[State],
+    checkpoints: Path,
+    tell: Tell,
 ) -> list[_Fitted]:
     name = LEARNERS[cell.learner].model
     kind, options = MODELS[_PAPER.trained[name].model], _PAPER.options("published", name)
@@ -224,7 +235,7 @@ def _by_paper(
         kind.for_recording(recording, key=jax.random.key(seed), **options)
         for recording, seed in zip(recordings, seeds, strict=True)
     ]
-    fits = fit_many(models, recordings, cell.training, seeds=seeds, progress=tell)
+    fits = fit_many(models, recordings, cell.training, seeds=seeds, progress=tell, checkpoints=checkpoints)
     return [
         _Fitted(
             _forecasts(fit.model, starts),
@@ -235,7 +246,12 @@ def _by_paper(
 
 
 def _by_oracle(
-    cell: Cell, recordings: list[Recording], seeds: Sequence[int], starts: list[State], tell: Tell
+    cell: Cell,
+    recordings: list[Recording],
+    seeds: Sequence[int],
+    starts: list[State],
+    checkpoints: Path,
+    tell: Tell,
 ) -> list[_Fitted]:
     row, found = cell.row, []
     for recording in recordings:

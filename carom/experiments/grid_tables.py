@@ -34,7 +34,6 @@ def write_grid(
     """
     if not results:
         raise InputError("There are no finished cells to write.")
-    dropped = ("fingerprint", "versions")
     return write_document(
         path,
         command=command,
@@ -48,7 +47,7 @@ def write_grid(
         scheme_error=rounded(scheme_error()),
         learners={name: LEARNERS[name].title for name in LEARNERS if any(c.learner == name for c in cells)},
         cells=[
-            rounded({key: part for key, part in result.items() if key not in dropped}) for result in results
+            rounded({key: part for key, part in result.items() if key != "fingerprint"}) for result in results
         ],
     )
 

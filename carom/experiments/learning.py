@@ -13,7 +13,7 @@ from carom.data import Recording, add_noise, disturb_touch
 from carom.data.recording import run_from_trajectory
 from carom.errors import InputError
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
-from carom.experiments.pieces import Piece, run_pieces
+from carom.experiments.pieces import Piece, run_pieces, unfinished
 from carom.experiments.published import published_motion
 from carom.experiments.scores import held_out_forecasts, held_out_starts, single
 from carom.experiments.workers import Tell
@@ -175,16 +175,7 @@ def run_rows(
     # A processor core spends no less on a large batch, and small ones are easier to share out.
     together = TOGETHER if jax.default_backend() == "cpu" else len(seeds)
     groups = [tuple(seeds[first : first + together]) for first in range(0, len(seeds), together)]
-    pieces = [
-        Piece(
-            folder / f"{name}.seeds-{group[0]}-{group[-1]}.json",
-            fingerprint(row, group),
-            partial(_run_row, row, group),
-            row.steps * row.runs * len(group),
-        )
-        for name, row in rows.items()
-        for group in groups
-    ]
+    pieces = [_piece(name, row, group, folder) for name, row in rows.items() for group in groups]
     found = run_pieces(pieces, workers=workers, progress=progress)
     return {
         name: _joined(found[index * len(groups) : (index + 1) * len(groups)])
@@ -192,16 +183,23 @@ def run_rows(
     }
 
 
+def _piece(name: str, row: Row, seeds: tuple[int, ...], folder: Path) -> Piece:
+    path = folder / f"{name}.seeds-{seeds[0]}-{seeds[-1]}.json"
+    function = partial(_run_row, row, seeds, unfinished(path))
+    return Piece(path, fingerprint(row, seeds), function, row.steps * row.runs * len(seeds))
+
+
 def _joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One result from those of groups of seeds."""
     return {**parts[0], "rows": [line for part in parts for line in part["rows"]]}
 
 
-def _run_row(row: Row, seeds: tuple[int, ...], tell: Tell) -> dict[str, Any]:
+def _run_row(row: Row, seeds: tuple[int, ...], checkpoints: Path, tell: Tell) -> dict[str, Any]:
     recorded = [row.record(seed) for seed in seeds]
     truth = recorded[0][1]
     starts = [row.starts(seed) for seed in seeds] if row.start_given else None
-    fits = fit_latent_many([r for r, _ in recorded], row.settings, starts=starts, seeds=seeds)
+    recordings = [recording for recording, _ in recorded]
+    fits = fit_latent_many(recordings, row.settings, starts=starts, seeds=seeds, checkpoints=checkpoints)
     tell(0.7)
     others = held_out_starts(row.system, 50 if row.oracle else 5)
     held_out = [row.motion(row.system, start) for start in others]

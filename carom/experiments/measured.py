@@ -1,6 +1,7 @@
 """The recipe `carom` on measured recordings: collisions on an air track, and a pendulum."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,12 @@ import jax
 import numpy as np
 
 import carom
-from carom.atomic import atomic_write
 from carom.errors import InputError
 from carom.experiments.air_track import BLIND, CROPPED, EVERY, SERIES, STRETCH, run_series, settings
 from carom.experiments.measured_data import data_hash, read_air_track, read_pendulum
 from carom.experiments.measured_pendulum import LEARNED_SHARE, VARIANTS, run_pendulum
+from carom.experiments.pieces import unfinished
+from carom.experiments.result_file import read_arrays, read_result, write_arrays, write_result
 from carom.experiments.results import rounded, write_document
 from carom.experiments.workers import Task, Tell, run_tasks
 from carom.fingerprint import fingerprint
@@ -88,8 +90,7 @@ def load_arrays(folder: Path, name: str, seeds: Sequence[int]) -> dict[str, np.n
     path = folder / f"{_stem((name, chosen))}.npz"
     if not path.exists():
         raise InputError(f"{path}: this file of arrays is missing; run the command again in an empty folder.")
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
+    return read_arrays(path)
 
 
 def _condensed(result: dict[str, Any], *, whole: bool) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def _kept(folder: Path, unit: Unit, source: str, illustrated: bool) -> dict[str,
     path = folder / f"{_stem(unit)}.json"
     if not path.exists():
         return None
-    result = json.loads(path.read_text())
+    result = read_result(path)
     # A unit with arrays serves where none are asked for, too.
     marks = [_mark(unit, source, arrays) for arrays in {True, illustrated}]
     return result if result.get("fingerprint") in marks else None
@@ -127,8 +128,9 @@ def _kept(folder: Path, unit: Unit, source: str, illustrated: bool) -> dict[str,
 
 def _run(data: Path, folder: Path, unit: Unit, source: str, illustrated: bool, tell: Tell) -> dict[str, Any]:
     name, seeds = unit
+    path = folder / f"{_stem(unit)}.json"
     if name == PENDULUM:
-        summary, arrays = run_pendulum(read_pendulum(data), seeds)
+        summary, arrays = run_pendulum(read_pendulum(data), seeds, checkpoints=unfinished(path))
     else:
         recording, checks = read_air_track(data)
         chosen = [index for index, check in enumerate(checks) if check.bumper == name]
@@ -138,17 +140,16 @@ def _run(data: Path, folder: Path, unit: Unit, source: str, illustrated: bool, t
             [checks[index] for index in chosen],
             seeds[0],
             illustrated=illustrated,
+            checkpoints=unfinished(path),
         )
     result = summary | {
         "versions": {"carom": carom.__version__, "jax": jax.__version__},
         "device": jax.devices()[0].device_kind,
         "fingerprint": _mark(unit, source, illustrated),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     if arrays:
-        with atomic_write(folder / f"{_stem(unit)}.npz") as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        write_arrays(path.with_suffix(".npz"), arrays)
     # The summary comes last: a unit with a summary is whole.
-    with atomic_write(folder / f"{_stem(unit)}.json") as temporary:
-        temporary.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(path, result)
+    shutil.rmtree(unfinished(path), ignore_errors=True)
     return result

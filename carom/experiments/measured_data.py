@@ -6,6 +6,7 @@ otherwise, and `pendulum/schmidt_lipson_pendulum.csv` a pendulum (Schmidt and Li
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,18 @@ import polars as pl
 from jaxtyping import Float
 
 from carom.data import Columns, Recording, Run, read_recording
+from carom.data.files.csv_table import CSV
+from carom.data.files.input_file import complaint, require_file
+from carom.data.files.tables import MAXIMUM_BYTES
 from carom.errors import InputError
 from carom.mechanics import Pair, Scene
 
 VARIABLE = "CAROM_DATA"
 RECORDINGS, CHECKS = Path("air_track/recordings.csv"), Path("air_track/runs.csv")
 PENDULUM = Path("pendulum/schmidt_lipson_pendulum.csv")
+_CHECKED = ("mass_a_kg", "mass_b_kg", "t_impact_s", "closing_speed_m_s", "restitution_line_fit")
+_LONGEST = 100
+"""Steps per sample of the pendulum beyond which its times cannot be right."""
 RIDERS = Scene(bodies=2, dimension=1, candidates=(Pair(0, 1),))
 """The rider in front, whose coordinate is the greater one, is the first."""
 
@@ -81,9 +88,11 @@ def read_air_track(folder: Path) -> tuple[Recording, list[Check]]:
     recording = read_recording(
         folder / RECORDINGS, columns=Columns(position=("x_b", "x_a"), run="run"), scene=RIDERS
     )
-    frame = _read(folder / CHECKS).sort("run")
+    frame = _read(folder / CHECKS, ("run", *_CHECKED), "bumper").sort("run")
     if frame["run"].to_list() != list(range(len(recording.runs))):
         raise InputError(f"{folder / CHECKS}: its runs are not those of {RECORDINGS}.")
+    if not frame["mass_b_kg"].gt(0).all():
+        raise InputError(f"{folder / CHECKS}, column mass_b_kg: masses must be positive.")
     checks = [
         Check(
             bumper=row["bumper"],
@@ -99,10 +108,13 @@ def read_air_track(folder: Path) -> tuple[Recording, list[Check]]:
 
 def read_pendulum(folder: Path) -> Swing:
     """The samples in the order of the file."""
-    frame = _read(folder / PENDULUM)
+    path, names = folder / PENDULUM, ("t", "o", "v")
+    frame = _read(path, names, "trial")
     if frame["trial"].n_unique() != 1:
-        raise InputError(f"{folder / PENDULUM}: the pendulum has one trial.")
-    return Swing(*(frame[name].cast(pl.Float64).to_numpy() for name in ("t", "o", "v")))
+        raise InputError(f"{path}: the pendulum has one trial.")
+    if len(frame) < 2 or not frame["t"].diff().drop_nulls().gt(0).all():
+        raise InputError(f"{path}: the pendulum's times must rise.")
+    return Swing(*(frame[name].to_numpy() for name in names))
 
 
 def pendulum_recording(swing: Swing) -> Recording:
@@ -111,7 +123,10 @@ def pendulum_recording(swing: Swing) -> Recording:
     The clock runs on while samples are missing, and the pendulum swings on: gaps are whole steps.
     """
     step = float(np.median(np.diff(swing.time)))
-    places = np.rint((swing.time - swing.time[0]) / step).astype(int)
+    places = np.rint((swing.time - swing.time[0]) / step)
+    if not places[-1] < _LONGEST * len(places):
+        raise InputError("The pendulum's times have too many gaps.")
+    places = places.astype(int)
     step = float((swing.time[-1] - swing.time[0]) / places[-1])
     if np.any(np.diff(places) < 1) or np.abs(swing.time - swing.time[0] - places * step).max() > 0.05 * step:
         raise InputError("The pendulum's times are no whole steps apart.")
@@ -121,8 +136,16 @@ def pendulum_recording(swing: Swing) -> Recording:
     return Recording((run,), step, Scene(bodies=1, dimension=1))
 
 
-def _read(path: Path) -> pl.DataFrame:
-    try:
-        return pl.read_csv(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: this table cannot be read.") from error
+def _read(path: Path, numbers: Sequence[str], label: str) -> pl.DataFrame:
+    """Columns of finite numbers and one of text, all of them without empty cells."""
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="table")
+    names = CSV.names(path)
+    for name in (*numbers, label):
+        if names.count(name) != 1:
+            raise complaint(path, "there must be one such column; copy the file again", f"column {name}")
+    frame = CSV.load(path, numbers, label)
+    whole = frame.select(pl.all().is_not_null().all()).row(0)
+    finite = frame.select(pl.col(numbers).is_finite().all()).row(0)
+    if not len(frame) or not all(whole) or not all(finite):
+        raise complaint(path, "some values are missing or not finite; copy the file again")
+    return frame

@@ -7,6 +7,7 @@ them, sample by sample.
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -61,18 +62,21 @@ def energy_error(predicted: Swing, measured: Swing) -> float:
     return float(np.mean(away**2))
 
 
-def run_pendulum(swing: Swing, seeds: Sequence[int]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def run_pendulum(
+    swing: Swing, seeds: Sequence[int], *, checkpoints: Path | None = None
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Choose the variant within the first four fifths, fit it to all of them, and roll out over the last."""
     known, new = split(swing)
     inner, validation = split(known)
     tried = {
         name: [
-            energy_error(roll_out(fit.model, validation), validation) for fit in _fits(inner, damped, seeds)
+            energy_error(roll_out(fit.model, validation), validation)
+            for fit in _fits(inner, damped, seeds, checkpoints)
         ]
         for name, damped in VARIANTS.items()
     }
     variant = min(tried, key=lambda name: float(np.mean(tried[name])))
-    fits = _fits(known, VARIANTS[variant], seeds)
+    fits = _fits(known, VARIANTS[variant], seeds, checkpoints)
     motions = [roll_out(fit.model, new) for fit in fits]
     lines = [
         {
@@ -106,8 +110,8 @@ def run_pendulum(swing: Swing, seeds: Sequence[int]) -> tuple[dict[str, Any], di
     return summary, arrays
 
 
-def _fits(swing: Swing, damped: bool, seeds: Sequence[int]) -> list[LatentFit]:
+def _fits(swing: Swing, damped: bool, seeds: Sequence[int], checkpoints: Path | None) -> list[LatentFit]:
     recording = pendulum_recording(swing)
     # Without contacts the other scheme has nothing to explain.
     chosen = LatentSettings(learned=Learned(gap=False, damping=damped), scheme="constraint_exact")
-    return fit_latent_many([recording] * len(seeds), chosen, seeds=seeds)
+    return fit_latent_many([recording] * len(seeds), chosen, seeds=seeds, checkpoints=checkpoints)

@@ -1,6 +1,6 @@
 """Pieces of a long run: each finished one lies in a file of its own, so that a killed run continues."""
 
-import json
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 import carom
-from carom.atomic import atomic_write
+from carom.experiments.result_file import read_result, write_result
 from carom.experiments.workers import Task, Tell, run_tasks
 
 Result = dict[str, Any]
@@ -31,6 +31,11 @@ class Piece(NamedTuple):
     cost: float
 
 
+def unfinished(path: Path) -> Path:
+    """The folder of checkpoints of a result that is being made."""
+    return path.with_suffix(".unfinished")
+
+
 def run_pieces(pieces: Sequence[Piece], *, workers: int = 1, progress: Tell | None = None) -> list[Result]:
     """The results of all pieces in their order; only those that are not there yet are made.
 
@@ -47,7 +52,7 @@ def run_pieces(pieces: Sequence[Piece], *, workers: int = 1, progress: Tell | No
 def _kept(piece: Piece) -> Result | None:
     if not piece.path.exists():
         return None
-    result = json.loads(piece.path.read_text())
+    result = read_result(piece.path)
     return result if result.get("fingerprint") == piece.fingerprint else None
 
 
@@ -58,7 +63,6 @@ def _make(piece: Piece, tell: Tell) -> Result:
         "fingerprint": piece.fingerprint,
         **piece.function(tell),
     }
-    piece.path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(piece.path) as temporary:
-        temporary.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(piece.path, result)
+    shutil.rmtree(unfinished(piece.path), ignore_errors=True)
     return result

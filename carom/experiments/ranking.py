@@ -50,6 +50,7 @@ def rank_models(
     hidden: int = 500,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
+    checkpoints: Path | None = None,
 ) -> tuple[Split, tuple[Ranked, ...]]:
     """Fit every model to the same part of a recording and rank them by their forecasts of the rest.
 
@@ -64,6 +65,7 @@ def rank_models(
         hidden: units in the hidden layer of the paper's models.
         seed: of start weights and minibatches.
         progress: called with the name of each model before its fit.
+        checkpoints: a folder where what is done is kept.
     """
     split = hold_out(recording, share)
     if not split.held_out:
@@ -74,11 +76,11 @@ def rank_models(
             progress(name)
         try:
             if name == CAROM:
-                fit = fit_latent(split.training, latent, seed=seed)
+                fit = fit_latent(split.training, latent, seed=seed, checkpoints=checkpoints)
                 noise, reason = fit.noise, " ".join(fit.misfit.messages)
             else:
                 untrained = _untrained(name, split.training, learn, hidden, seed)
-                fit = fit_windowed(untrained, split.training, windowed, seed=seed)
+                fit = fit_windowed(untrained, split.training, windowed, seed=seed, checkpoints=checkpoints)
                 noise, reason = None, ""
         except InputError as error:
             found.append(Ranked(name, None, (), None, str(error)))

@@ -1,6 +1,5 @@
 """The committed document of a reproduction, `results/paper.json`, from the units on disk."""
 
-import hashlib
 import json
 import math
 import platform
@@ -14,37 +13,49 @@ import numpy as np
 
 import carom
 from carom.atomic import atomic_write
+from carom.experiments.pieces import Piece, Result, run_pieces
+from carom.experiments.result_file import read_result, write_result
 from carom.experiments.run import Unit, oracle_errors
 from carom.experiments.statistics import held_out_median
 from carom.experiments.units import ORACLE_FILE
-from carom.experiments.workers import Task, Tell, run_tasks
+from carom.experiments.workers import Tell
+from carom.fingerprint import fingerprint, source_hash
 
 
 def add_oracle(
     units: Sequence[Unit], folder: Path, *, workers: int = 1, progress: Tell | None = None
 ) -> dict[str, list[float]]:
-    """The oracle's errors on the same recordings, kept beside the units and computed once."""
+    """The oracle's errors on the same recordings, kept beside the units and computed once.
+
+    Those of every experiment lie in a file of their own, and all of them in one.
+    """
     path = folder / ORACLE_FILE
-    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    known: dict[str, Any] = read_result(path) if path.exists() else {}
     # Without noise the oracle is the truth, and an ablation has the recordings of its experiment.
     wanted = {
         f"{unit.experiment_name}.{unit.protocol}": unit
         for unit in units
         if unit.experiment.noise > 0 and "ablation" not in unit.experiment_name
     }
-    missing = {
-        key: unit for key, unit in wanted.items() if known.get(key, {}).get("seeds") != list(unit.seeds)
-    }
-    tasks = [
-        Task(partial(oracle_errors, unit.experiment, unit.protocol, unit.seeds), len(unit.seeds))
-        for unit in missing.values()
+    pieces = [
+        Piece(
+            folder / path.stem / f"{key}.json",
+            fingerprint(unit.experiment, unit.protocol, unit.seeds),
+            partial(_ask_oracle, unit),
+            len(unit.seeds),
+        )
+        for key, unit in wanted.items()
     ]
-    found = run_tasks(tasks, workers=workers, progress=progress)
-    for (key, unit), errors in zip(missing.items(), found, strict=True):
-        known[key] = {"seeds": list(unit.seeds), "errors": errors}
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(known, indent=1) + "\n")
+    found = run_pieces(pieces, workers=workers, progress=progress)
+    for key, result in zip(wanted, found, strict=True):
+        known[key] = {"seeds": result["seeds"], "errors": result["errors"]}
+    write_result(path, known)
     return {key: known[key]["errors"] for key in wanted}
+
+
+def _ask_oracle(unit: Unit, tell: Tell) -> Result:
+    errors = oracle_errors(unit.experiment, unit.protocol, unit.seeds, tell)
+    return {"seeds": list(unit.seeds), "errors": errors}
 
 
 def write_results(
@@ -70,7 +81,7 @@ def write_document(path: Path, *, command: str, devices: Iterable[str], **conten
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "source_sha256": _source_hash(),
+        "source_sha256": source_hash(),
         "devices": sorted(set(devices)),
         **content,
     }
@@ -102,11 +113,3 @@ def rounded(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     return float(f"{value:.5g}") if math.isfinite(value) else None
-
-
-def _source_hash() -> str:
-    """A hash of the package's source files, to tell which code made the numbers."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(carom.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

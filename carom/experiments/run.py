@@ -1,7 +1,6 @@
 """Running the paper's experiments: all seeds of a model train together, and what is finished is kept."""
 
-import json
-import time
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -10,15 +9,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import carom
-from carom.atomic import atomic_write
 from carom.data import Recording, add_noise
 from carom.data.recording import run_from_trajectory
 from carom.evaluation import fit_oracle, paper_rmse
 from carom.experiments.paper import Experiment, Protocol
+from carom.experiments.pieces import unfinished
 from carom.experiments.published import published_motion
+from carom.experiments.result_file import read_result, write_arrays, write_result
 from carom.experiments.scores import forecast_together, held_out_starts, illustration, score_row, single
 from carom.experiments.workers import Task, Tell, run_tasks
 from carom.fingerprint import fingerprint
@@ -129,9 +128,10 @@ def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
         kind.for_recording(recording, key=jax.random.key(seed), **options)
         for recording, seed in zip(recordings, unit.seeds, strict=True)
     ]
-    started = time.perf_counter()
-    fits = fit_many(models, recordings, settings, seeds=unit.seeds, progress=tell)
-    seconds = time.perf_counter() - started
+    path = folder / f"{unit.stem}.json"
+    fits = fit_many(
+        models, recordings, settings, seeds=unit.seeds, progress=tell, checkpoints=unfinished(path)
+    )
 
     steps = experiment.samples(protocol) - 1
     starts = held_out_starts(experiment.system)
@@ -156,7 +156,7 @@ def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
         "settings": asdict(settings),
         "options": options,
         "scene": trained.scene,
-        "seconds": seconds,
+        "seconds": fits[0].seconds,
         "steps_per_seed": unit.gradient_steps // len(unit.seeds),
         "versions": {"carom": carom.__version__, "jax": jax.__version__},
         "device": jax.devices()[0].device_kind,
@@ -164,11 +164,9 @@ def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
         "rows": rows,
     }
     arrays = illustration(experiment.system, truth, recorded, fits, predicted)
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(folder / f"{unit.stem}.npz") as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    with atomic_write(folder / f"{unit.stem}.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=1) + "\n")
+    write_arrays(path.with_suffix(".npz"), arrays)
+    write_result(path, summary)
+    shutil.rmtree(unfinished(path), ignore_errors=True)
     return summary
 
 
@@ -201,5 +199,5 @@ def _finished(unit: Unit, folder: Path) -> dict[str, Any] | None:
     path = folder / f"{unit.stem}.json"
     if not path.exists() or not path.with_suffix(".npz").exists():
         return None
-    summary = json.loads(path.read_text())
+    summary = read_result(path)
     return summary if summary.get("fingerprint") == unit.fingerprint else None

@@ -1,7 +1,5 @@
 """Reading back what `carom reproduce` has left: one object per finished unit, its arrays when needed."""
 
-import json
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -14,6 +12,7 @@ from jaxtyping import Bool, Float
 from carom.errors import InputError
 from carom.experiments.ablations import ABLATIONS
 from carom.experiments.paper import EXPERIMENTS, PROTOCOLS
+from carom.experiments.result_file import read_arrays, read_result, unreadable
 from carom.experiments.statistics import Score, median_index, score
 
 KNOWN = EXPERIMENTS | ABLATIONS
@@ -79,13 +78,13 @@ class FinishedUnit:
     @cached_property
     def arrays(self) -> UnitArrays:
         path = self.path.with_suffix(".npz")
+        stored = read_arrays(path)
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                return UnitArrays(
-                    **{field.name: stored[field.name] for field in fields(UnitArrays) if field.name in stored}
-                )
-        except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise _unreadable(path, error) from error
+            return UnitArrays(
+                **{field.name: stored[field.name] for field in fields(UnitArrays) if field.name in stored}
+            )
+        except TypeError as error:
+            raise unreadable(path, error) from error
 
 
 Group = dict[str, FinishedUnit]
@@ -107,9 +106,9 @@ def load_oracle(folder: Path) -> dict[str, list[float]]:
     if not path.exists():
         return {}
     try:
-        return {name: [float(error) for error in kept["errors"]] for name, kept in _read(path).items()}
+        return {name: [float(error) for error in kept["errors"]] for name, kept in read_result(path).items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def grouped(units: Iterable[FinishedUnit]) -> dict[tuple[str, str], Group]:
@@ -121,25 +120,12 @@ def grouped(units: Iterable[FinishedUnit]) -> dict[tuple[str, str], Group]:
 
 
 def _load_unit(path: Path) -> FinishedUnit:
-    unit = FinishedUnit(path, _read(path))
+    unit = FinishedUnit(path, read_result(path))
     try:
         _ = unit.score
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     return unit
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    return InputError(
-        f"{path}: the file cannot be read ({error}); delete it and run `carom reproduce` again."
-    )
 
 
 def _place(unit: FinishedUnit) -> tuple:

@@ -6,7 +6,12 @@ nearly twice the work of one on both; on a GPU several processes fill the gaps b
 
 import multiprocessing
 import os
+import pickle
+import signal
+import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
@@ -88,7 +93,8 @@ def _in_processes(
             ours, theirs = context.Pipe()
             cores = _cores()[number::workers] or _cores()
             process = context.Process(target=_work, args=(theirs, cores), daemon=True)
-            process.start()
+            with _deaf_to_interruption():
+                process.start()
             theirs.close()
             started.append(_Worker(process, ours))
             give(started[-1])
@@ -117,8 +123,22 @@ def _in_processes(
             worker.process.join()
 
 
+@contextmanager
+def _deaf_to_interruption() -> Iterator[None]:
+    """Have processes that start inside never hear of Ctrl-C: who started them ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(connection: Connection, cores: Sequence[int]) -> None:
     """The life of a worker: until it is told to stop, or whoever started it is gone."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         # Before JAX counts the cores, so that it starts no more threads than can run.
         os.sched_setaffinity(0, cores)
@@ -129,10 +149,30 @@ def _work(connection: Connection, cores: Sequence[int]) -> None:
             except ConnectionError:
                 raise
             except Exception as error:
-                answer = "error", error
-            connection.send(answer)
+                answer = "error", _sendable(error)
+            try:
+                connection.send(answer)
+            except (TypeError, AttributeError, pickle.PicklingError) as error:
+                connection.send(("error", _sendable(error)))
     except (EOFError, ConnectionError, KeyboardInterrupt):
         return
+
+
+def _end_with_parent() -> None:
+    """A task whose result nobody waits for must not go on beside the command that does it again."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error itself where it survives the way to another process, else one that tells of it."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("A worker failed:\n" + "".join(traceback.format_exception(error)))
+    return error
 
 
 def _cores() -> list[int]:

@@ -6,6 +6,7 @@ from carom.learning.latent import fit_latent, fit_latent_many
 from carom.learning.latent_fit import LatentFit
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.model_file import load_model, read_notes, save_model
+from carom.learning.new_run import NewRun, new_run_folder
 from carom.learning.parameters import Parameter
 from carom.learning.run_folder import (
     FinishedRun,
@@ -13,7 +14,6 @@ from carom.learning.run_folder import (
     load_finished_run,
     load_recording_of,
     load_run,
-    new_run_folder,
     noise_in,
     recording_hash,
     save_run,
@@ -32,6 +32,7 @@ __all__ = [
     "LatentSettings",
     "Learned",
     "Losses",
+    "NewRun",
     "Parameter",
     "Touch",
     "TouchSensor",

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.data import Recording, Run
+from carom.data.recording import require_moderate
 from carom.learning.contacts import PLACES, PRIOR_LOG_ODDS, between_impacts, peaks_of, possible_impact
 from carom.mechanics import Candidate, Pair, Wall
 
@@ -84,6 +85,7 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         >>> guess.candidates[0].normal, guess.impacts, round(guess.restitution, 1)
         ((1.0,), (2,), 0.8)
     """
+    require_moderate(recording)
     found: list[_Impact] = []
     looked_at = 0
     for run in recording.runs:

@@ -22,6 +22,7 @@ from carom.learning.run_unknowns import RunShape, with_run
 from carom.learning.segment_motion import motion_under
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
+from carom.linear_algebra import inverse
 from carom.models import ImpactNetwork
 from carom.programs import KeptFunction
 from carom.types import Scalar, Values
@@ -80,6 +81,14 @@ class Outcome(NamedTuple):
     """Standard errors of the unknowns of the segments."""
     gradient: Float[Values, "shared"]
     """Of the cost; zero but for unknowns that lean on a bound."""
+
+    @classmethod
+    def like(cls, estimate: Estimate) -> "Outcome":
+        """An outcome of the shapes that improving a batch of estimates gives; its numbers mean nothing."""
+        shared, local = estimate.unknowns
+        count, size = shared.shape
+        square = np.empty((count, size, size))
+        return cls(estimate, np.empty(count), square, square, local, shared)
 
 
 _OUTCOME = Outcome(Estimate(Unknowns(0, 0), 0, 0, 0), 0, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
@@ -211,8 +220,8 @@ def improve(
     # MacKay: the strength of a prior follows from how much of what it restrains the data determine.
     fitted = solution.unknowns.shared
     bends = jax.jacfwd(rough)(fitted)
-    inverse = jnp.linalg.inv(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, bends, bends))
-    allowed, left = (jnp.einsum("gip,pq,giq->g", bends, c, bends) for c in (inverse, covariance))
+    before = inverse(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, bends, bends))
+    allowed, left = (jnp.einsum("gip,pq,giq->g", bends, c, bends) for c in (before, covariance))
     determined = jnp.clip(precision * (allowed - left), 1e-2, None)
     wanted = determined / jnp.sum(rough(fitted) ** 2, axis=1)
     # The fixed point is approached by ever smaller steps; longer ones get there sooner, too long ones swing.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import overload
 
 from carom.data import Recording
@@ -26,6 +27,7 @@ def fit(
     learned: Learned | None = None,
     starts: Sequence[State] | None = None,
     seed: int = 0,
+    checkpoints: Path | None = None,
 ) -> LatentFit: ...
 
 
@@ -37,6 +39,7 @@ def fit(
     *,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
+    checkpoints: Path | None = None,
 ) -> Fit: ...
 
 
@@ -50,6 +53,7 @@ def fit(
     starts: Sequence[State] | None = None,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
+    checkpoints: Path | None = None,
 ) -> LatentFit | Fit:
     """Fit a recording by the recipe `carom`, or train a given model on one by the paper's recipe.
 
@@ -62,6 +66,8 @@ def fit(
         starts: start states of the runs where they are known exactly.
         seed: of initial weights and minibatches.
         progress: called with the share of epochs done (paper's recipe).
+        checkpoints: a folder where what is done is kept: the same call continues there after the process was
+            killed, and gives the same result to the last bit. It is the caller's to remove.
 
     Example:
         >>> import carom
@@ -74,7 +80,9 @@ def fit(
     if isinstance(subject, AbstractModel):
         if recording is None or isinstance(settings, LatentSettings):
             raise InputError("To train a model, pass a recording and settings of the paper's recipe.")
-        return fit_windowed(subject, recording, settings, seed=seed, progress=progress)
+        return fit_windowed(
+            subject, recording, settings, seed=seed, progress=progress, checkpoints=checkpoints
+        )
     if recording is not None or isinstance(settings, WindowedSettings):
         raise InputError("To fit a recording by the recipe carom, pass it alone, with its own settings.")
     chosen = settings or LatentSettings()
@@ -82,4 +90,4 @@ def fit(
         chosen = replace(chosen, touch=touch)
     if learned is not None:
         chosen = replace(chosen, learned=learned)
-    return fit_latent(subject, chosen, starts=starts, seed=seed)
+    return fit_latent(subject, chosen, starts=starts, seed=seed, checkpoints=checkpoints)

@@ -2,9 +2,7 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from carom.learning.estimation import SharedShape
@@ -43,9 +41,7 @@ def draw_models(
     """
     generator = np.random.default_rng(seed)
     centre = np.concatenate([np.ravel(part) for part in fitted])
-    low, high = (
-        np.asarray(ravel_pytree(part)[0]) for part in shared_bounds(jax.tree.map(jnp.asarray, fitted))
-    )
+    low, high = (np.concatenate([np.ravel(part) for part in bound]) for bound in shared_bounds(fitted))
     leaning = ((centre <= low) & (pull > 0)) | ((centre >= high) & (pull < 0))
     shifted = centre - np.where(leaning, pull * np.diagonal(covariance), 0.0)
     values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))

@@ -13,6 +13,7 @@ from carom.integrators import DECIDED_BY_GAP
 from carom.learning.contacts import find_impacts
 from carom.learning.segment_motion import segment_motion
 from carom.learning.segments import channels, local_state
+from carom.linear_algebra import inverse_of_blocks
 from carom.mechanics import Scene
 from carom.models import AbstractModel, ImpactNetwork, forecast
 from carom.types import State, Values
@@ -112,13 +113,13 @@ def last_state(model: AbstractModel, stretch: Stretch, normal: Float[Array, "sta
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), tried, search.best)
         damping = jnp.where(better, 0.1, 10.0) * search.damping
         damped = best.hessian + damping * jnp.diag(jnp.diagonal(best.hessian))
-        return _Search(best, best.vector - jnp.linalg.solve(damped, best.gradient), damping), None
+        return _Search(best, best.vector - inverse_of_blocks(damped) @ best.gradient, damping), None
 
     square = jnp.eye(size, dtype=guess.dtype)
     nothing = _Point(guess, jnp.asarray(jnp.inf), guess, square, square, jnp.zeros_like(guess))
     first = _Search(nothing, guess, jnp.asarray(1e-3))
     (best, _, _), _ = jax.lax.scan(iterate, first, length=ITERATIONS)
-    factor = jnp.linalg.cholesky(jnp.linalg.inv(best.hessian))
+    factor = jnp.linalg.cholesky(inverse_of_blocks(best.hessian))
     drawn = best.end + best.end_slope @ (factor @ normal)
     return tuple(State(*vector.reshape(shape)) for vector in (best.end, drawn))  # pyright: ignore
 

@@ -9,19 +9,21 @@ Noise and the smoothness of the force are estimated along (`estimation`), so tha
 one system to the next.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from carom.data import Recording
+from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
+from carom.learning.checkpoints import Progress
 from carom.learning.estimation import Estimate, Outcome, SharedShape, improver
-from carom.learning.latent_fit import LatentFit, describe
+from carom.learning.latent_fit import LatentFit, describe, retracer
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem, short
@@ -59,6 +61,7 @@ def fit_latent(
     *,
     starts: Sequence[State] | None = None,
     seed: int = 0,
+    checkpoints: Path | None = None,
 ) -> LatentFit:
     """Fit a model to a recording: states, contacts, noise, the potential and physical parameters together.
 
@@ -67,6 +70,7 @@ def fit_latent(
         settings: which parameters to estimate, and how touch readings are taken.
         starts: start states of the runs where they are known exactly, such as a release from rest.
         seed: of the random initial weights.
+        checkpoints: a folder where every round is kept; the same fit continues from there.
 
     Example:
         >>> import carom
@@ -78,7 +82,7 @@ def fit_latent(
         True
     """
     known = None if starts is None else [starts]
-    return fit_latent_many([recording], settings, starts=known, seeds=[seed])[0]
+    return fit_latent_many([recording], settings, starts=known, seeds=[seed], checkpoints=checkpoints)[0]
 
 
 def fit_latent_many(
@@ -87,6 +91,7 @@ def fit_latent_many(
     *,
     starts: Sequence[Sequence[State]] | None = None,
     seeds: Sequence[int],
+    checkpoints: Path | None = None,
 ) -> list[LatentFit]:
     """Fit several recordings of one shape together, each as if it were alone."""
     settings = settings or LatentSettings()
@@ -100,6 +105,8 @@ def fit_latent_many(
         raise InputError(
             f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
         )
+    for recording in recordings:
+        require_moderate(recording)
     stages = (*settings.horizons, settings.longest)
     if any(longer % shorter for shorter, longer in pairwise(stages)):
         raise InputError(f"Every horizon must be a multiple of the one before, unlike {stages}.")
@@ -107,17 +114,17 @@ def fit_latent_many(
     even = all(recording.even for recording in recordings)
     if settings.scheme == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use scheme="auto".')
-    began = time.perf_counter()
+    progress = Progress(checkpoints, recordings, settings, starts, tuple(seeds))
     first: ImpactScheme = "constraint_exact" if settings.scheme == "auto" else settings.scheme
     with jax.enable_x64(True):
-        fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first)]
+        fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first, progress)]
         # Velocities that are declared to lie between the samples come from such a scheme.
         staggered = scene.velocity_grid == "sample"
         # Runs that single impacts fill tell little of where between samples velocities lie.
         doubtful = not all(short(recording) for recording in recordings) and any(map(_doubtful, fits[0]))
         if settings.scheme == "auto" and even and (staggered or doubtful):
-            fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange"))
-    seconds = (time.perf_counter() - began) / len(recordings)
+            fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange", progress))
+    seconds = progress.seconds / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]
     return [replace(fit, seconds=seconds) for fit in best]
 
@@ -138,6 +145,7 @@ def _fit_scheme(
     starts: Sequence[Sequence[State]] | None,
     seeds: Sequence[int],
     scheme: ImpactScheme,
+    progress: Progress,
 ) -> list[LatentFit]:
     learned = settings.learned
     template = ImpactNetwork(
@@ -150,7 +158,6 @@ def _fit_scheme(
         detection=settings.detection,
         rough=learned.friction,
         tilted=learned.normals,
-        key=jax.random.key(0),
     )
     sensor = {"observed": PERFECT, "inferred": None, "imperfect": settings.sensor}[settings.touch]
     problems = [
@@ -184,9 +191,16 @@ def _fit_scheme(
     improvers = partial(improver, unravel, own)
     improve = improvers(_most(problems, template))
     first = _pick(estimate, np.arange(len(problems)) * settings.starts)
-    for coarser in later:  # compiled while the first stage runs
+    # All stages are compiled from now on, in their order.
+    improve.prepare(template, LOOSE, *_inputs(estimate, batch, places))
+    for coarser in later:
         improve.prepare(template, LOOSE, *_inputs(_joined(first, places, coarser), problems, coarser))
-    run = partial(_run, template, improvers, history)
+    whole = (later or [places])[-1]
+    local = _pick(_joined(first, places, whole), 0).unknowns.local
+    segments = problems[0].segments(whole, free=False)
+    most = problems[0].most(template) if problems[0].short else None
+    retracer(own, most).prepare(template, local, segments.duration, segments.schedule)
+    run = partial(_run, template, improvers, progress, history)
     outcome = run(estimate, batch, places, starts=settings.starts)
     picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
@@ -270,6 +284,7 @@ def _reconsider(
 def _run(
     template: ImpactNetwork,
     improver: Callable[[int | None], KeptFunction],
+    progress: Progress,
     history: list[np.ndarray],
     estimate: Estimate,
     problems: Sequence[Problem],
@@ -282,15 +297,21 @@ def _run(
     """Round after round until the likelihood settles, of several starts that of the best."""
     improve = improver(_most(problems, template, free=free))
     units, estimate, data, priors = _inputs(estimate, problems, places, free=free)
-    # Each of many segments may still move a little.
-    enough = SETTLED * max(1.0, len(places.run) / 20)
+    # Each of many short runs may still move a little.
+    enough = SETTLED * (max(1.0, len(places.run) / 20) if problems[0].short else 1.0)
     hinge, before = LOOSE, -np.inf
     number = 0
-    while True:
+    stage = progress.stage(Outcome.like(estimate), 0.0)
+
+    def improved(hinge: float, estimate: Estimate) -> tuple[Outcome, np.ndarray]:
         outcome = improve(template, hinge, units, estimate, data, priors)
+        return outcome, np.asarray(outcome.log_likelihood)
+
+    while True:
+        outcome, likelihood = stage.round(partial(improved, hinge, estimate))
         estimate = outcome.estimate
-        history.append(np.asarray(outcome.log_likelihood))
-        best = np.max(_by_start(outcome.log_likelihood, starts), axis=1)
+        history.append(likelihood)
+        best = np.max(_by_start(likelihood, starts), axis=1)
         # What is not finite will not settle by itself, nor should the others wait for it.
         moving = np.isfinite(best) & ((best > before + enough) | (best < before - enough))
         number += 1

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -26,6 +25,7 @@ from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
 from carom.models import ImpactNetwork
 from carom.notebook import curves, table
+from carom.programs import KeptFunction
 from carom.types import State
 
 NEGLIGIBLE = 0.02
@@ -126,7 +126,7 @@ def describe(
     segments = problem.segments(places, free=undecided)
     local = np.asarray(unknowns.local)
     most = None if undecided else problem.most(template)
-    motion = _retrace(model, local, segments.duration, segments.schedule, own=own, most=most)
+    motion = State(*retracer(own, most)(model, local, segments.duration, segments.schedule))
     # A run in several pieces is known by the piece that knows most.
     errors = np.asarray(best.local_error)
     pieces = [np.flatnonzero(places.run == r) for r in range(len(impacts))]
@@ -191,15 +191,18 @@ def describe(
     )
 
 
-@partial(jax.jit, static_argnames=("own", "most"))
-def _retrace(model: ImpactNetwork, local, duration, schedule, *, own: RunShape, most: int | None) -> State:
-    """All segments from their start states."""
+def retracer(own: RunShape, most: int | None) -> KeptFunction:
+    """Positions and velocities of all segments, of the model, their unknowns, durations and schedules."""
 
-    def one(local, duration, schedule):
-        in_run = with_run(model, own.unknowns(local))
-        return motion_under(in_run, own.start(local), duration, schedule, most=most)
+    def together(model, local, duration, schedule):
+        def one(local, duration, schedule):
+            in_run = with_run(model, own.unknowns(local))
+            states, _ = motion_under(in_run, own.start(local), duration, schedule, most=most)
+            return states.position, states.velocity
 
-    return jax.vmap(one)(local, duration, schedule)[0]
+        return jax.vmap(one)(local, duration, schedule)
+
+    return KeptFunction(together, (0, 0), ("retrace", own, most))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from carom.learning.normal_equations import (
     normal_equations,
     schur,
 )
+from carom.linear_algebra import inverse_of_blocks, solve
 
 
 class Bounds(NamedTuple):
@@ -153,7 +154,7 @@ def settle(
             jacobian, here = jax.jacfwd(both, has_aux=True)(local)
             hessian = jacobian.T @ jacobian
             damped = hessian + damping * jnp.diag(diagonal_scale(jnp.diagonal(hessian)))
-            tried = local - jnp.linalg.solve(damped, jacobian.T @ here)
+            tried = local - inverse_of_blocks(damped) @ (jacobian.T @ here)
             better = jnp.sum(value(tried) ** 2) < jnp.sum(here**2)
             return (jnp.where(better, tried, local), jnp.where(better, 0.1, 10.0) * damping), None
 
@@ -177,11 +178,11 @@ def damped_step(
         ((unknowns.shared <= bounds.low) & (normal.shared_gradient > 0))
         | ((unknowns.shared >= bounds.high) & (normal.shared_gradient < 0))
     )
-    reduced, gradient, solved, inverse = schur(normal, damping)
+    reduced, gradient, solved, inverses = schur(normal, damping)
     reduced = jnp.where(free[:, None] & free[None, :], reduced, 0)
     reduced = reduced + jnp.diag(jnp.where(free, 0, 1.0))
     shared = -_solve(reduced, jnp.where(free, gradient, 0))
-    local = -jnp.einsum("sij,sj->si", inverse, normal.local_gradient) - jnp.einsum(
+    local = -jnp.einsum("sij,sj->si", inverses, normal.local_gradient) - jnp.einsum(
         "slp,p->sl", solved, shared
     )
     scale = diagonal_scale(jnp.diagonal(normal.shared))
@@ -197,4 +198,4 @@ def damped_step(
 def _solve(matrix: Float[Array, "n n"], vector: Float[Array, "n"]) -> Float[Array, "n"]:
     scale = 1 / jnp.sqrt(jnp.maximum(jnp.diagonal(matrix), 1e-30))
     balanced = matrix * scale[:, None] * scale[None, :] + 1e-13 * jnp.eye(len(vector))
-    return scale * jax.scipy.linalg.solve(balanced, scale * vector, assume_a="pos")
+    return scale * solve(balanced, scale * vector)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from carom.linear_algebra import inverse, inverse_of_blocks
 from carom.types import Values
 
 SegmentResiduals = Callable[
@@ -103,8 +104,8 @@ def shared_covariance(normal: Normal) -> Float[Array, "shared shared"]:
     correlation = reduced / scale[:, None] / scale[None, :]
     # A tiny ridge keeps directions that nothing determines finite: their variance comes out huge, as it
     # should.
-    inverse = jnp.linalg.inv(correlation + 1e-13 * jnp.eye(len(scale)))
-    return inverse / scale[:, None] / scale[None, :]
+    found = inverse(correlation + 1e-13 * jnp.eye(len(scale)))
+    return found / scale[:, None] / scale[None, :]
 
 
 def scatter_covariance(
@@ -125,20 +126,20 @@ def local_variances(
     normal: Normal, covariance: Float[Array, "shared shared"]
 ) -> Float[Array, "segments local"]:
     """Variances of the unknowns of the segments, those that are shared integrated out."""
-    solved, inverse = schur(normal, jnp.zeros(()))[2:]
+    solved, inverses = schur(normal, jnp.zeros(()))[2:]
     shared = jnp.einsum("slp,pq,slq->sl", solved, covariance, solved)
-    return jax.vmap(jnp.diagonal)(inverse) + shared
+    return jax.vmap(jnp.diagonal)(inverses) + shared
 
 
 def schur(normal: Normal, damping: Float[Array, ""]):
     """The damped shared block without the segments, its gradient, and what back substitution needs."""
     local = normal.local + damping * jax.vmap(jnp.diag)(diagonal_scale(jax.vmap(jnp.diagonal)(normal.local)))
-    inverse = jnp.linalg.inv(local)
-    solved = jnp.einsum("sij,sjp->sip", inverse, normal.mixed)
+    inverses = inverse_of_blocks(local)
+    solved = jnp.einsum("sij,sjp->sip", inverses, normal.mixed)
     shared = normal.shared + damping * jnp.diag(diagonal_scale(jnp.diagonal(normal.shared)))
     reduced = shared - jnp.einsum("slp,slq->pq", normal.mixed, solved)
     gradient = normal.shared_gradient - jnp.einsum("slp,sl->p", solved, normal.local_gradient)
-    return reduced, gradient, solved, inverse
+    return reduced, gradient, solved, inverses
 
 
 def diagonal_scale(diagonal: Array) -> Array:

@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from carom.atomic import atomic_write
 from carom.data.files.input_file import complaint, require_file, shown
 from carom.errors import InputError
 
-MAXIMUM_BYTES = 2**30
+MAXIMUM_BYTES = 2**28
+"""The largest file that is read, unless a caller allows more."""
 SCHEMA = 2
 """Of the files of models; raised when a model has other arrays."""
 ADDED = {
@@ -32,19 +33,23 @@ def write_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
     """Write arrays by name; `header` is anything JSON can hold."""
-    plain = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    content = save(plain, metadata={"carom": json.dumps(header)})
     with atomic_write(path) as temporary:
-        save_file(plain, temporary, metadata={"carom": json.dumps(header)})
+        temporary.write_bytes(content)  # safetensors' own writing reports a full disk by an error of its own
 
 
-def read_tensors(path: Path, *, kind: str) -> tuple[Any, dict[str, np.ndarray]]:
+def read_tensors(
+    path: Path, *, kind: str, maximum_bytes: int = MAXIMUM_BYTES
+) -> tuple[Any, dict[str, np.ndarray]]:
     """The header, whatever it is, and the arrays of a file that `write_tensors` wrote.
 
     Arguments:
         path: the file, as the user named it.
         kind: what the file should be, such as "model".
+        maximum_bytes: the largest file that is read.
     """
-    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind=kind)
+    require_file(path, maximum_bytes=maximum_bytes, kind=kind)
     foreign = f"the file is not a whole Carom {kind}; name one that `carom fit` wrote"
     try:
         with safe_open(path, framework="numpy") as file:

@@ -198,13 +198,16 @@ def with_weights(template: ImpactNetwork, shared: Shared, units: Units) -> Poten
 
 def shared_bounds(shared: Shared) -> tuple[Shared, Shared]:
     """Lowest and highest values: 0 ≤ e ≤ 1 for a constant restitution, no negative damping or friction."""
-    low = jax.tree.map(lambda x: jnp.full_like(x, -jnp.inf), shared)
-    high = jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), shared)
+    low, high = _filled(shared, -np.inf), _filled(shared, np.inf)
     if shared.restitution.shape[-1] == 1:
-        low = low._replace(restitution=jnp.zeros_like(shared.restitution))
-        high = high._replace(restitution=jnp.ones_like(shared.restitution))
-    nothing = {"damping": jnp.zeros_like(shared.damping), "friction": jnp.zeros_like(shared.friction)}
+        low = low._replace(restitution=np.zeros(shared.restitution.shape))
+        high = high._replace(restitution=np.ones(shared.restitution.shape))
+    nothing = {"damping": np.zeros(shared.damping.shape), "friction": np.zeros(shared.friction.shape)}
     return low._replace(**nothing), high
+
+
+def _filled(like: Shared, value: float) -> Shared:
+    return Shared(*(np.full(part.shape, value) for part in like))
 
 
 def roughness(shared: Shared, units: Units) -> tuple[Float[Array, "places"], Float[Array, "places"]]:
@@ -241,17 +244,15 @@ def _bending(
 
 def shared_prior(start: Shared, units: Units) -> tuple[Shared, Shared]:
     """Means and precisions: weak for the weights, wide for what is physical."""
-    mean = jax.tree.map(jnp.zeros_like, start)._replace(
-        shift=start.shift,
-        restitution=jnp.zeros_like(start.restitution).at[:, :1].set(0.5),
+    mean, spread = _filled(start, 0.0), _filled(start, WEIGHT_SPREAD)
+    if mean.restitution.size:
+        mean.restitution[:, 0] = 0.5
+    spread = spread._replace(
+        shift=np.ones(start.shift.shape) * units.scale.max(),
+        restitution=np.full(start.restitution.shape, 1.0),
+        log_mass=np.full(start.log_mass.shape, MASS_SPREAD),
+        damping=np.full(start.damping.shape, 10.0),
+        friction=np.full(start.friction.shape, FRICTION_SPREAD),
+        tilt=np.full(start.tilt.shape, TILT_SPREAD),
     )
-    spread = Shared(
-        *(jnp.full_like(x, WEIGHT_SPREAD) for x in start[:NETWORK]),
-        shift=jnp.full_like(start.shift, 1.0) * jnp.max(units.scale),
-        restitution=jnp.full_like(start.restitution, 1.0),
-        log_mass=jnp.full_like(start.log_mass, MASS_SPREAD),
-        damping=jnp.full_like(start.damping, 10.0),
-        friction=jnp.full_like(start.friction, FRICTION_SPREAD),
-        tilt=jnp.full_like(start.tilt, TILT_SPREAD),
-    )
-    return mean, jax.tree.map(lambda x: 1 / x**2, spread)
+    return mean._replace(shift=start.shift), Shared(*(1 / part**2 for part in spread))

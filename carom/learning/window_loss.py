@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from carom.data import Recording, cut_windows
+from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
 from carom.integrators import consecutive
 from carom.models import AbstractModel, batched_rollout
@@ -93,6 +94,7 @@ class WindowBatch(NamedTuple):
 
 def window_batch(model: AbstractModel, recording: Recording, settings: WindowedSettings) -> WindowBatch:
     """Cut a recording into the windows that a model is trained on; refuse what does not fit the model."""
+    require_moderate(recording)
     windows = cut_windows(recording, horizon=settings.horizon, stride=settings.stride)
     if windows.velocity is None and model.predicts_velocity:
         raise InputError(

@@ -1,9 +1,9 @@
 """The paper's recipe: minibatch Adam over short windows, as one compiled program for all seeds."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import equinox as eqx
@@ -15,6 +15,8 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from carom.data import Recording
 from carom.errors import InputError
+from carom.learning.checkpoints import Progress
+from carom.learning.tensor_file import arrays_by_place
 from carom.learning.window_loss import Losses, WindowBatch, WindowedSettings, window_batch, window_losses
 from carom.models import AbstractModel
 from carom.notebook import curves, table
@@ -57,6 +59,7 @@ def fit_windowed(
     *,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
+    checkpoints: Path | None = None,
 ) -> Fit[Model]:
     """Train one model by the paper's recipe.
 
@@ -66,6 +69,7 @@ def fit_windowed(
         settings: hyperparameters.
         seed: order of the minibatches.
         progress: called with the share of epochs done, some twenty times.
+        checkpoints: a folder where what is done is kept as often; the same fit continues from there.
 
     Example:
         >>> import carom, jax
@@ -75,7 +79,9 @@ def fit_windowed(
         >>> bool(fit.history.state[-1] < fit.history.state[0])
         True
     """
-    (fit,) = fit_many([model], [recording], settings, seeds=[seed], progress=progress)
+    (fit,) = fit_many(
+        [model], [recording], settings, seeds=[seed], progress=progress, checkpoints=checkpoints
+    )
     return fit
 
 
@@ -86,6 +92,7 @@ def fit_many(
     *,
     seeds: Sequence[int],
     progress: Callable[[float], None] | None = None,
+    checkpoints: Path | None = None,
 ) -> list[Fit[Model]]:
     """Train several models of one shape together, in one program, each on its own recording.
 
@@ -98,7 +105,11 @@ def fit_many(
     if not len(models) == len(recordings) == len(seeds):
         raise InputError("fit_many needs as many recordings and seeds as models.")
     windows = [window_batch(models[0], recording, settings) for recording in recordings]
-    started = time.perf_counter()
+    described = [
+        (type(model).__name__, model.options, model.scene, model.step_size, arrays_by_place(model))
+        for model in models
+    ]
+    done_so_far = Progress(checkpoints, described, recordings, settings, tuple(seeds))
     parameters, fixed = eqx.partition(together(models), eqx.is_inexact_array)
     batch = together(windows)
     optimiser_state = jax.vmap(_optimiser(settings, batch.position.shape[1]).init)(parameters)
@@ -106,16 +117,16 @@ def fit_many(
 
     history = []
     carry = (parameters, optimiser_state, keys)
+    stage = done_so_far.stage(carry, tuple(Losses._fields))
     for done, epochs in _chunks(settings.epochs):
-        carry, losses = _train(carry, batch, fixed, settings, epochs)
-        history.append(jax.tree.map(np.asarray, losses))
+        carry, losses = stage.round(partial(_train, carry, batch, fixed, settings, epochs))
+        history.append(jax.tree.map(np.asarray, Losses(*losses)))
         if progress is not None:
             progress((done + epochs) / settings.epochs)
     trained = eqx.combine(carry[0], fixed)
     losses = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *history)
-    seconds = time.perf_counter() - started
     return [
-        Fit(_take(trained, i), Losses(*(part[i] for part in losses)), settings, seconds)
+        Fit(_take(trained, i), Losses(*(part[i] for part in losses)), settings, done_so_far.seconds)
         for i in range(len(models))
     ]
 

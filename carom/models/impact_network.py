@@ -99,6 +99,7 @@ class ImpactNetwork(AbstractModel):
         tilted: whether walls may have other normals than the scene states.
         restitution_terms: 1 for a constant e, more for a polynomial in the logarithm of the closing speed.
         detection: where the CD-Lagrange step looks for contacts; the published cradle looks at its departure.
+        key: of random weights; zero without one, as long as they are to be filled in.
 
     Example:
         >>> import carom, jax
@@ -139,7 +140,7 @@ class ImpactNetwork(AbstractModel):
         detection: Detection = "arrival",
         rough: bool = False,
         tilted: bool = False,
-        key: Key[Array, ""],
+        key: Key[Array, ""] | None = None,
     ):
         require_choice("scheme", scheme, ImpactScheme)
         require_choice("field", field, Field)
@@ -150,23 +151,22 @@ class ImpactNetwork(AbstractModel):
             raise InputError("The normals of walls with edges cannot be learned.")
         inputs = scene.coordinates if field == "joint" else scene.dimension
         self.potential = potential_network(inputs, hidden=hidden, activation=activation, key=key)
-        pair_hidden = hidden if field == "pairs" else 0
+        paired = field == "pairs"
         # Glorot's rule has no kernel without units.
-        self.pair_potential = (
-            potential_network(1, hidden=pair_hidden, activation=activation, key=jax.random.fold_in(key, 1))
-            if pair_hidden
-            else PotentialNetwork(jnp.zeros((0, 1)), jnp.zeros((0,)), jnp.zeros((0,)), activation)
+        another = jax.random.fold_in(key, 1) if paired and key is not None else None
+        self.pair_potential = potential_network(
+            1, hidden=hidden if paired else 0, activation=activation, key=another
         )
         # pyright takes an AbstractVar for mutable, but modules are frozen.
         self.contact = GapContact(  # pyright: ignore[reportIncompatibleVariableOverride]
-            shift=jnp.zeros((scene.contacts,)), geometry=scene.geometry
+            shift=jnp.asarray(np.zeros(scene.contacts)), geometry=scene.geometry
         )
-        constant = jnp.full((scene.contacts, 1), scene.restitution)
-        self.restitution = jnp.pad(constant, ((0, 0), (0, restitution_terms - 1)))
-        self.log_mass = jnp.log(jnp.asarray(scene.masses))
-        self.damping_rate = jnp.zeros((scene.bodies,))
-        self.friction = jnp.full((scene.contacts,), scene.friction)
-        self.tilt = jnp.zeros((scene.contacts, scene.dimension))
+        constant = np.full((scene.contacts, 1), float(scene.restitution))
+        self.restitution = jnp.asarray(np.pad(constant, ((0, 0), (0, restitution_terms - 1))))
+        self.log_mass = jnp.asarray(np.log(np.asarray(scene.masses, float)))
+        self.damping_rate = jnp.asarray(np.zeros(scene.bodies))
+        self.friction = jnp.asarray(np.full(scene.contacts, float(scene.friction)))
+        self.tilt = jnp.asarray(np.zeros((scene.contacts, scene.dimension)))
         self.rough = rough or scene.friction > 0
         self.tilted = tilted
         self.scene = scene

@@ -7,6 +7,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 from carom.errors import require_choice
@@ -100,10 +101,13 @@ def _long_axis_last(weight: Float[Array, "outputs inputs"]) -> Float[Array, "inp
 
 
 def potential_network(
-    coordinates: int, *, hidden: int, activation: Activation, key: Key[Array, ""]
+    coordinates: int, *, hidden: int, activation: Activation, key: Key[Array, ""] | None
 ) -> PotentialNetwork:
-    """A random potential with Glorot-uniform kernels and zero biases."""
+    """A random potential with Glorot-uniform kernels and zero biases; all zero without a key."""
     require_choice("activation", activation, Activation)
+    if key is None:
+        zeros = jnp.asarray(np.zeros((hidden, coordinates)))
+        return PotentialNetwork(zeros, zeros[:, 0], zeros[:, 0], activation)
     first, second = jax.random.split(key)
     glorot = jax.nn.initializers.glorot_uniform()
     return PotentialNetwork(

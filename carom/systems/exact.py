@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from scipy.integrate import solve_ivp
+import scipy
 
 from carom.types import Trajectory
 
@@ -24,7 +24,7 @@ def smooth_trajectory(
         return np.concatenate([y[size:], acceleration(y[:size], y[size:])])
 
     start = np.concatenate([position, velocity])
-    solution = solve_ivp(rate, (times[0], times[-1]), start, t_eval=times, **TOLERANCE)
+    solution = scipy.integrate.solve_ivp(rate, (times[0], times[-1]), start, t_eval=times, **TOLERANCE)
     return solution.y[:size].T, solution.y[size:].T
 
 
@@ -83,7 +83,7 @@ def floor_trajectory(
 
     gap.terminal, gap.direction = True, -1  # type: ignore[attr-defined]
     for _ in range(MAX_IMPACTS):
-        solution = solve_ivp(
+        solution = scipy.integrate.solve_ivp(
             lambda _, y: (y[1], acceleration(y[0])),
             (t, time[-1]),
             state,
@@ -131,7 +131,7 @@ def chain_trajectory(
         if struck.any():
             contact[min(int(np.searchsorted(time, t, side="left")), len(time) - 1)] |= struck
         events = [_gap_event(j, count) for j in range(count - 1) if not _together(here, speed, j)]
-        solution = solve_ivp(
+        solution = scipy.integrate.solve_ivp(
             rate,
             (t, time[-1]),
             np.concatenate([here, speed]),

@@ -41,7 +41,7 @@ def test_from_simulation_to_forecast(tmp_path, capsys):
     main(["fit", str(recording), "--out", str(run), *QUICK, "--json"])
     summary = json.loads(capsys.readouterr().out)
     assert np.isfinite([summary["state"], summary["contact"], summary["forecast_error"]]).all()
-    written = ["history.jsonl", "model.safetensors", "recording.parquet", "run.json"]
+    written = ["history.jsonl", "model.safetensors", "recording.parquet", "run.json", "timing.json"]
     assert sorted(path.name for path in run.iterdir()) == written
     assert len((run / "history.jsonl").read_text().splitlines()) == 3
     assert json.loads((run / "run.json").read_text())["settings"]["epochs"] == 3

@@ -113,7 +113,7 @@ FILES = [
     Case("null character", "ball\0.csv", lambda path: None, ("cannot be read",)),
     Case("empty", "ball.csv", b"", ("empty",)),
     Case("empty parquet", "ball.parquet", b"", ("empty",)),
-    Case("huge", "ball.csv", sparse, ("larger than 2 GiB",)),
+    Case("huge", "ball.csv", sparse, ("larger than 256 MiB",)),
     Case("no suffix", "ball", csv(), (".csv, .parquet or .npz",)),
     Case("other suffix", "ball.xlsx", b"PK", (".csv, .parquet or .npz",)),
     Case("pickle", "ball.pickle", pickle.dumps(Exploit()), (".csv, .parquet or .npz",)),

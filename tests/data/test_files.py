@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import carom.data.files.recording_file as files
@@ -101,6 +101,7 @@ def test_reading_gives_what_was_written(
         for length in lengths
     )
     recording = Recording(runs, step_size, Scene(bodies, dimension))
+    assume(recording.even == (jitter == 0))  # a few jittered times may be even by chance
     path = tmp_path_factory.mktemp("round") / f"ball.{suffix}"
     write_recording(recording, path)
     again = read_recording(path, scene=recording.scene, missing=["position", "velocity"])

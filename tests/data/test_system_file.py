@@ -4,11 +4,12 @@ import math
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carom.data import Columns, Learn, SystemFile, read_system_file, write_system_file
+from carom.data import Columns, Learn, SystemFile, read_recording, read_system_file, write_system_file
 from carom.errors import InputError
 from carom.mechanics import Pair, Scene, Wall
 
@@ -86,9 +87,36 @@ def test_little_is_needed(tmp_path: Path):
     assert read_system_file(path) == SystemFile(Scene(bodies=3, dimension=2))
 
 
-def test_positions_have_standard_names(tmp_path: Path):
+def test_what_columns_leave_out_has_standard_names(tmp_path: Path):
     path = write("[system]\nbodies = 2\ndimension = 2\n[columns]\ntime = 's'\n", tmp_path)
-    assert read_system_file(path).columns == Columns(("q1", "q2", "q3", "q4"), time="s")
+    assert read_system_file(path).columns == Columns(("q1", "q2", "q3", "q4"), None, None, time="s")
+
+
+@pytest.mark.parametrize(
+    ("columns", "velocity", "touch"),
+    [
+        ("", True, True),
+        ("position = ['q1']", True, True),
+        ("velocity = ['v1']", True, True),
+        ("touch = []", True, False),
+        ("velocity = []", False, True),
+        ("velocity = ['other']\ntouch = []", True, False),
+    ],
+)
+def test_channels_are_dropped_only_when_told(columns: str, velocity: bool, touch: bool, tmp_path: Path):
+    text = f"[system]\nbodies = 1\ndimension = 1\n[columns]\ntime = 's'\n{columns}\n"
+    described = read_system_file(write(text, tmp_path))
+    rows = "".join(f"{0.1 * n},{n},{n * n},{2 * n},{n % 2}\n" for n in range(5))
+    (tmp_path / "ball.csv").write_text("s,other,q1,v1,touch1\n" + rows)
+    recording = read_recording(tmp_path / "ball.csv", columns=described.columns, scene=described.scene)
+    assert (recording.has_velocity, recording.has_touch) == (velocity, touch)
+    if velocity:
+        slope = 1 if "other" in columns else 2
+        assert np.array_equal(recording.runs[0].velocity[:, 0, 0], slope * np.arange(5.0))
+    # A channel that the file lacks is one that was not measured.
+    (tmp_path / "bare.csv").write_text("s,q1\n0,0\n0.1,1\n0.2,4\n")
+    if columns == "":
+        assert not read_recording(tmp_path / "bare.csv", columns=described.columns).has_velocity
 
 
 def test_walls_come_first(tmp_path: Path):

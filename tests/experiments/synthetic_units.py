@@ -1,10 +1,10 @@
 """A tiny folder of units, as `carom reproduce` leaves it, with numbers that a test can compute by hand."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+from carom.experiments.result_file import write_result
 from carom.experiments.run import Unit
 from carom.experiments.units import KNOWN
 
@@ -29,7 +29,7 @@ def write_units(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for (experiment, model), errors in ERRORS.items():
         _write_unit(folder, experiment, model, errors)
-    (folder / "oracle.json").write_text(json.dumps(ORACLE))
+    write_result(folder / "oracle.json", ORACLE)
 
 
 def _write_unit(folder: Path, name: str, model: str, errors: list[float]) -> None:
@@ -64,7 +64,7 @@ def _write_unit(folder: Path, name: str, model: str, errors: list[float]) -> Non
         "rows": rows,
     }
     stem = Unit(name, experiment, protocol, model, (0, 1, 2)).stem
-    (folder / f"{stem}.json").write_text(json.dumps(summary))
+    write_result(folder / f"{stem}.json", summary)
     np.savez(folder / f"{stem}.npz", **_arrays(errors, bodies, signals, physical))
 
 

@@ -72,9 +72,9 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
 
 
 @pytest.mark.campaign
-def test_a_case_from_recording_to_scores():
+def test_a_case_from_recording_to_scores(tmp_path):
     """Five bounces: the gap has most impacts on time, and both have the same impacts to time."""
-    (result,) = run_cases([Case("exact", 5)], [100, 101])
+    (result,) = run_cases([Case("exact", 5)], [100, 101], tmp_path)
     for row in result["rows"]:
         line = row["as recorded"]
         assert line["gap"]["impacts"] == line["classifier"]["impacts"] > 80

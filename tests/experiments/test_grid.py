@@ -23,6 +23,7 @@ from carom.experiments.grid import (
 )
 from carom.experiments.grid_figure import draw_grid
 from carom.experiments.grid_tables import cell_scores, grid_markdown, remarks_markdown, write_grid
+from carom.experiments.result_file import write_result
 from carom.systems import BouncingBall
 from carom.types import Trajectory
 from tests.experiments.test_tables import cells
@@ -142,7 +143,7 @@ def test_a_run_continues_and_notices_what_has_changed(tmp_path):
     assert first[0]["rows"][0]["paper_rmse"] < 1e-3 < first[1]["rows"][0]["paper_rmse"] < 0.1
     # What is kept is not made again …
     path = next(tmp_path.glob("oracle.noise-0.1.*"))
-    path.write_text(json.dumps(first[1] | {"rows": "kept"}))
+    write_result(path, first[1] | {"rows": "kept"})
     assert run_grid(grid, [3, 4], tmp_path)[1]["rows"] == "kept"
     # … but for other seeds it is.
     again = run_grid(grid, [3], tmp_path)[1]["rows"]

@@ -28,7 +28,7 @@ def counted(monkeypatch) -> Counter:
     """Units that are run, with results made up."""
     count: Counter = Counter()
 
-    def run_series(series, runs, checks, seed, *, illustrated):
+    def run_series(series, runs, checks, seed, *, illustrated, checkpoints):
         count[series.bumper, seed] += 1
         summary = {
             "title": series.title,
@@ -48,7 +48,7 @@ def counted(monkeypatch) -> Counter:
             arrays |= {f"{name}_measured": path, f"{name}_model": path + 1e-4}
         return summary, arrays if illustrated else {}
 
-    def run_pendulum(swing, seeds):
+    def run_pendulum(swing, seeds, *, checkpoints):
         count["pendulum"] += 1
         swing_of = np.stack([np.arange(9.0), np.cos(np.arange(9.0)), np.sin(np.arange(9.0))])
         arrays = dict.fromkeys(("known", "new", "rollout"), swing_of)

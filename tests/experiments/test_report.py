@@ -13,6 +13,7 @@ from carom.experiments.animation import write_animations
 from carom.experiments.comparison import experiment_table, summary_tables
 from carom.experiments.figures import write_figures
 from carom.experiments.report import write_report
+from carom.experiments.result_file import read_result, write_result
 from carom.experiments.units import grouped, load_oracle, load_units
 from tests.experiments.synthetic_units import SAMPLES, write_units
 
@@ -159,7 +160,8 @@ def test_page_says_which_figures_are_missing(folders: tuple[Path, Path], tmp_pat
 def test_page_warns_of_short_runs(tmp_path: Path):
     write_units(tmp_path)
     path = tmp_path / "ball.text.CD-Lagrange.json"
-    path.write_text(path.read_text().replace('"settings": {', '"settings": {"epochs": 1, '))
+    unit = read_result(path)
+    write_result(path, unit | {"settings": {"epochs": 1, **unit["settings"]}})
     write_report(tmp_path, tmp_path, tmp_path / "report.html", command="carom reproduce --quick")
     assert "1 of 10 units were trained for fewer epochs" in (tmp_path / "report.html").read_text()
 

@@ -1,6 +1,7 @@
 """Models survive a round trip to disk bit by bit."""
 
 import json
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -48,7 +49,7 @@ def test_a_failing_write_keeps_the_old_model(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("carom.learning.tensor_file.save_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match="No space left"):
         save_model(KINDS["resnet"](BALL, jax.random.key(2)), path)
     assert path.read_bytes() == before

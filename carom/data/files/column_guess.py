@@ -52,7 +52,8 @@ def guess_columns(path: Path) -> ColumnGuess:
     table = table_format(path)
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     try:
-        return _guess(path, table)
+        with np.errstate(all="ignore"):  # numbers near the largest that there are overflow, and fit nothing
+            return _guess(path, table)
     except OSError as error:
         raise unreadable(path, error) from error
 

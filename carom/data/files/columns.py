@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from carom.data.files.input_file import complaint, shown, suggestion
@@ -19,8 +19,8 @@ class Columns:
 
     Arguments:
         position: body-major, the d coordinates of body 1, then those of body 2 …
-        velocity: in the same order, or none.
-        touch: one per body, or none.
+        velocity: in the same order, or none; None uses v1, v2 … where the file has them.
+        touch: one per body, or none; None uses touch1, touch2 … where the file has them.
         time: times in seconds.
         run: which run a row belongs to; None uses the column `run` where the file has one.
 
@@ -30,8 +30,8 @@ class Columns:
     """
 
     position: tuple[str, ...]
-    velocity: tuple[str, ...] = ()
-    touch: tuple[str, ...] = ()
+    velocity: tuple[str, ...] | None = ()
+    touch: tuple[str, ...] | None = ()
     time: str = STANDARD_TIME
     run: str | None = None
 
@@ -44,8 +44,8 @@ class Columns:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Every column that holds numbers, time first."""
-        return (self.time, *self.position, *self.velocity, *self.touch)
+        """Every column that is named as one that holds numbers, time first."""
+        return (self.time, *self.position, *(self.velocity or ()), *(self.touch or ()))
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,17 @@ def find_layout(
         if not position:
             raise _missing(path, "q1", names)
         columns = Columns(position, velocity, touch)
-    for name in (*columns.position, *columns.velocity, *columns.touch):
+    free = [name for name in names if name not in {*columns.numbers, columns.run}]
+    velocity, touch = (
+        _numbered(path, free, prefix) if stated is None else stated
+        for stated, prefix in ((columns.velocity, "v"), (columns.touch, "touch"))
+    )
+    for name in (*columns.position, *velocity, *touch):
         if name not in present:
             raise _missing(path, name, names)
 
     bodies, dimension = (len(columns.position), 1) if scene is None else (scene.bodies, scene.dimension)
+    columns = replace(columns, velocity=velocity, touch=touch)
     _require_counts(path, columns, bodies, dimension)
 
     # A time column with a name of its own was asked for; only the standard one may silently be absent.
@@ -115,8 +121,8 @@ def find_layout(
     standard_run = STANDARD_RUN if STANDARD_RUN in present - used else None
     return Layout(
         columns.position,
-        columns.velocity,
-        columns.touch,
+        velocity,
+        touch,
         time=columns.time if columns.time in present else None,
         run=columns.run or standard_run,
         bodies=bodies,
@@ -168,8 +174,8 @@ def _require_counts(path: Path, columns: Columns, bodies: int, dimension: int) -
     scene = f"{_count(bodies, 'body', 'bodies')} in {_count(dimension, 'dimension', 'dimensions')}"
     for kind, given, wanted in (
         ("position", columns.position, coordinates),
-        ("velocity", columns.velocity, coordinates),
-        ("touch", columns.touch, bodies),
+        ("velocity", columns.velocity or (), coordinates),
+        ("touch", columns.touch or (), bodies),
     ):
         if len(given) != wanted and (given or kind == "position"):
             count = _count(wanted, f"{kind} column", f"{kind} columns")

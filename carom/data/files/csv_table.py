@@ -10,6 +10,7 @@ import polars as pl
 
 from carom.data.files.input_file import complaint, not_utf8, shown
 from carom.data.files.tables import Table, cell, first_true, require_size
+from carom.errors import InputError
 
 _HEADER_BYTES = 2**20
 
@@ -39,14 +40,17 @@ def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         row = _overlong_row(path, len(names))
         if row is None:
-            raise complaint(path, "this is not a whole CSV table; check its quotation marks") from error
+            raise _not_whole(path) from error
         problem = f"there are more values than the {len(names)} columns; write numbers with a decimal point"
         raise complaint(path, problem, f"row {row}") from error
-    text.columns = names
+    if text.width != len(names):
+        raise _not_whole(path)
     text = _without_blank_end(text)
 
     wanted = [*numbers, label] if label is not None else [*numbers]
-    text = text.select(pl.col(wanted).str.strip_chars().replace("", None))
+    # By their place: columns that are not wanted may well share a name, such as none at all.
+    columns = [pl.nth(names.index(name)).alias(name) for name in wanted]
+    text = text.select(columns).select(pl.all().str.strip_chars().replace("", None))
     frame = text.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
     for name in numbers:
         if (row := first_true(frame[name].is_null() & text[name].is_not_null())) is not None:
@@ -86,6 +90,10 @@ def _overlong_row(path: Path, width: int) -> int | None:
             return next((row for row, fields in enumerate(csv.reader(file)) if len(fields) > width), None)
         except csv.Error:
             return None
+
+
+def _not_whole(path: Path) -> InputError:
+    return complaint(path, "this is not a whole CSV table; check its quotation marks")
 
 
 def _without_blank_end(text: pl.DataFrame) -> pl.DataFrame:

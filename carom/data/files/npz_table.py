@@ -1,6 +1,7 @@
 """Tables in NumPy's NPZ files: one array per column."""
 
 import math
+import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from carom.data.files.tables import Table, require_size
 from carom.errors import InputError
 
 _SUFFIX = ".npy"
-_MAXIMUM_ARRAY_BYTES = 2**30
+_MAXIMUM_ARRAY_BYTES = 2**28
 
 
 def _names(path: Path) -> Sequence[str]:
@@ -56,7 +57,9 @@ NPZ = Table(_names, _load, _save)
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        # Python warns of odd escapes in a header, which is none of the user's writing.
+        with warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+            warnings.simplefilter("ignore")
             yield archive
     except (InputError, OSError):
         raise

@@ -1,6 +1,8 @@
 """Tables in Parquet files."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -43,7 +45,25 @@ PARQUET = Table(_names, _load, _save)
 def _ask(path: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answer:
     """Something that a file declares or holds."""
     try:
-        return question(pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False))
+        with _silence():
+            return question(pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         # A damaged file can make Polars panic, which is not an `Exception` to Python.
         raise complaint(path, "this is not a whole Parquet file; copy or export it again") from error
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep from the user what Polars prints when it panics, pages of which would bury the complaint."""
+    try:
+        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # a process may have been started without
+        yield
+        return
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -22,7 +22,7 @@ from carom.data.files.csv_table import CSV
 from carom.data.files.input_file import complaint, require_file, shown, unreadable
 from carom.data.files.npz_table import NPZ
 from carom.data.files.parquet_table import PARQUET
-from carom.data.files.tables import MAXIMUM_BYTES, Table
+from carom.data.files.tables import MAXIMUM_BYTES, Table, require_size
 from carom.data.recording import Channel, Recording, Run
 from carom.data.steps import TOLERANCE
 from carom.mechanics import Scene
@@ -97,6 +97,7 @@ def write_recording(
     path = Path(path)
     table = table_format(path)
     frame = _frame(recording).with_columns(**dict(further or {}))
+    require_size(path, rows=frame.height, columns=frame.width)  # what could not be read again
     with atomic_write(path) as temporary:
         try:
             with temporary.open("wb") as file:

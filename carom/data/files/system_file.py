@@ -206,4 +206,11 @@ def _columns(path: Path, tables: Mapping[str, Any], scene: Scene) -> Columns:
     position, velocity, touch = (names for names, _ in lists.values())
     if twice := repeated([time, *position, *velocity, *touch, *([] if run is None else [run])]):
         raise complaint(path, f"the column {shown(twice)} is named twice; give it one meaning", "[columns]")
-    return Columns(position, velocity, touch, time, run)
+    # Channels that are left out have the usual names, where the recording has them.
+    return Columns(
+        position,
+        velocity if "velocity" in table.values else None,
+        touch if "touch" in table.values else None,
+        time,
+        run,
+    )

@@ -119,10 +119,10 @@ def _columns(columns: Columns) -> Iterator[str]:
         yield _line("run", columns.run, "which run a row belongs to")
     yield _line("time", columns.time, "in seconds")
     yield _line("position", list(columns.position), "coordinates of body 1, then of body 2 …")
-    if columns.velocity:
-        yield _line("velocity", list(columns.velocity), "in the same order")
-    if columns.touch:
-        yield _line("touch", list(columns.touch), "one per body, 0 or 1")
+    if columns.velocity is not None:
+        yield _line("velocity", list(columns.velocity), "in the same order; [] for none")
+    if columns.touch is not None:
+        yield _line("touch", list(columns.touch), "one per body, 0 or 1; [] for none")
 
 
 def _sampling(step_size: float | None, missing: Sequence[str], found_step: float | None) -> Iterator[str]:

@@ -8,10 +8,10 @@ import polars as pl
 
 from carom.data.files.input_file import complaint
 
-MAXIMUM_BYTES = 2 * 2**30
+MAXIMUM_BYTES = 2**28
 """The largest recording file that is read."""
-MAXIMUM_VALUES = 2**27
-"""The most values, rows × columns, that are loaded: 1 GiB as float64."""
+MAXIMUM_VALUES = 2**24
+"""The most values, rows × columns, that are loaded; a table of them takes less than 1 GiB to read."""
 
 
 class Table(NamedTuple):

@@ -1,0 +1,295 @@
+"""Every format that Carom reads: good files of it, ways to damage them, and what reads them."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+
+import carom
+from carom.cli.arguments import state_from_numbers
+from carom.data import (
+    Columns,
+    Learn,
+    Recording,
+    Run,
+    SystemFile,
+    hold_out,
+    read_recording,
+    read_system_file,
+    write_recording,
+)
+from carom.data.files.column_guess import guess_columns
+from carom.data.files.system_file import format_system_file
+from carom.experiments.measured_data import (
+    CHECKS,
+    PENDULUM,
+    pendulum_recording,
+    read_air_track,
+    read_pendulum,
+)
+from carom.experiments.units import ORACLE_FILE, load_oracle, load_units
+from carom.learning import load_run, noise_in, save_model, together
+from carom.learning.alternatives_file import save_alternatives
+from carom.learning.checkpoints import Progress
+from carom.learning.contact_guess import guess_contacts
+from carom.learning.run_folder import ALTERNATIVES, HISTORY, MODEL, MOTIONS, RECORDING
+from carom.learning.tensor_file import write_tensors
+from carom.mechanics import Pair, Scene, Wall
+from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
+from carom.report.findings import read_findings
+from carom.report.words import doubts, parameters
+from tests.experiments.synthetic_units import write_units
+from tests.experiments.test_measured_data import folder_of
+from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
+
+BALL = Scene(1, 1, (Wall(0, (1.0,)),), restitution=0.8)
+PLANE = Scene(2, 2, (Wall(0, (0.0, 1.0)), Wall(1, (0.0, 1.0)), Pair(0, 1, 0.2)), masses=(1.0, 2.0))
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file.
+
+    Arguments:
+        place: the file inside a folder that is damaged.
+        prepare: puts what else is needed into an empty folder; gives good contents of the file.
+        mutations: ways to damage them.
+        read: reads the folder as commands do.
+    """
+
+    place: str
+    prepare: Callable[[Path], list[bytes]]
+    mutations: tuple[Mutation, ...]
+    read: Callable[[Path], object]
+
+
+def ball(*, runs: int = 1, velocity: bool = True, samples: int = 30) -> Recording:
+    """A ball that bounces once, in several runs."""
+    system = carom.systems.BouncingBall(restitution=0.8)
+    starts = [carom.State(jnp.full((1, 1), 0.3 + 0.1 * n), jnp.zeros((1, 1))) for n in range(runs)]
+    made = carom.simulate(system, steps=samples - 1, step_size=0.02, starts=starts, noise=0.01, seed=1)
+    kept = made.runs if velocity else tuple(Run(run.time, run.position) for run in made.runs)
+    return Recording(kept, made.step_size, BALL)
+
+
+def plane() -> Recording:
+    """Two bodies in the plane, with a value that is missing."""
+    generator = np.random.default_rng(0)
+    position = generator.normal(size=(20, 2, 2)).cumsum(axis=0)
+    velocity = generator.normal(size=(20, 2, 2))
+    velocity[3, 0, 0] = np.nan
+    return Recording((Run(0.1 * np.arange(20), position, velocity),), 0.1, PLANE)
+
+
+def recordings(suffix: str) -> Callable[[Path], list[bytes]]:
+    def prepare(folder: Path) -> list[bytes]:
+        path = folder / f"good.{suffix}"
+        contents = []
+        for recording in (ball(), ball(runs=3, velocity=False, samples=8), plane()):
+            write_recording(recording, path)
+            contents.append(path.read_bytes())
+        frame = pl.read_parquet(path) if suffix == "parquet" else None
+        if frame is not None:  # columns of every type that Polars has a name for
+            odd = frame.with_columns(
+                pl.col("q1").cast(pl.Int16), pl.col("t").cast(pl.Datetime), pl.col("run").cast(pl.String),
+                q2=pl.concat_list("q2", "q3"), q3=pl.struct("q3", "q4"), q4=pl.col("q4").cast(pl.String),
+                v1=pl.lit(None), v2=pl.col("v2").cast(pl.Float32), v3=pl.col("v3") > 0,
+            )  # fmt: skip
+            odd.write_parquet(path)
+            contents.append(path.read_bytes())
+        path.unlink()
+        return contents
+
+    return prepare
+
+
+def read_as_recording(suffix: str) -> Callable[[Path], object]:
+    def read(folder: Path) -> None:
+        path = folder / f"bad.{suffix}"
+        errors = []
+        for scene in (BALL, PLANE):
+            try:
+                read_recording(path, scene=scene, missing=("position", "velocity"))
+            except carom.InputError as error:
+                errors.append(error)
+        guess = guess_columns(path)
+        bare = Scene(bodies=guess.bodies, dimension=guess.dimension)
+        data = read_recording(
+            path, columns=guess.columns, scene=bare, step_size=guess.step_size, missing=guess.missing
+        )
+        found = guess_contacts(data)
+        format_system_file(
+            SystemFile(Scene(data.bodies, data.dimension, found.candidates), guess.columns),
+            remarks=guess.remarks,
+            unused=guess.unused,
+        )
+        if len(errors) == 2:
+            raise errors[0]
+
+    return read
+
+
+def system_files(_: Path) -> list[bytes]:
+    columns = Columns(("x_a", "y_a", "x_b", "y_b"), ("v", "w", "vb", "wb"), ("hit", "hit_b"), "s", "trial")
+    good = (
+        SystemFile(BALL),
+        SystemFile(PLANE, columns, 0.1, Learn(True, True, "speed", False), ("velocity",)),
+        SystemFile(Scene(2, 1, (Pair(0, 1),), projection="reference_point", reference=((0.0,), (0.5,)))),
+    )
+    return [format_system_file(one).encode() for one in good]
+
+
+def models() -> list:
+    key = jax.random.key(0)
+    return [
+        ImpactNetwork(BALL, 0.02, hidden=4, key=key),
+        CDLagrangeNetwork(PLANE, 0.02, hidden=3, learn_inertia=True, key=key),
+        ContactResNet(BALL, 0.02, hidden=3, contact_hidden=(2,), key=key),
+        ResNet(PLANE, 0.02, hidden=3, key=key),
+    ]
+
+
+NOTES: dict[str, Any] = {
+    "recording": "ball.csv", "recording_sha256": "0" * 64, "settings": {"touch": "inferred"}, "seed": 0,
+    "hold_out": 0.2, "names": ["height"], "noise": [0.01, None], "misfit": ["The residuals are large."],
+    "impacts": [[[3, 0]]], "log_likelihood": 12.5, "start": [0.3, 0.0],
+    "parameters": [
+        {"name": "restitution", "value": 0.8, "standard_error": 0.01, "low": 0.78, "high": 0.82, "words": "e"}
+    ],
+}  # fmt: skip
+
+
+def model_files(folder: Path) -> list[bytes]:
+    path = folder / "good.safetensors"
+    contents = []
+    for model in models():
+        save_model(model, path, notes=NOTES)
+        contents.append(path.read_bytes())
+    path.unlink()
+    return contents
+
+
+def read_model(folder: Path) -> None:
+    model, notes = load_run(folder / MODEL)
+    state_from_numbers(notes.get("start"), bodies=model.scene.bodies, dimension=model.scene.dimension)
+    noise_in(notes)
+
+
+def run_folder(damaged: str) -> Callable[[Path], list[bytes]]:
+    """A run folder as a fit leaves it, made without one."""
+
+    def prepare(folder: Path) -> list[bytes]:
+        recording = ball(runs=2)
+        trained = [ImpactNetwork(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
+        save_model(trained[0], folder / MODEL, notes=NOTES)
+        save_alternatives(together(trained[1:]), folder / ALTERNATIVES)
+        motions = {
+            f"{number}.{channel}": getattr(run, channel)
+            for number, run in enumerate(hold_out(recording, NOTES["hold_out"]).training.runs)
+            for channel in ("position", "velocity")
+        }
+        write_tensors(folder / MOTIONS, motions, {"runs": 2})
+        lines = [json.dumps({"round": n, "log_likelihood": 1.5 * n}) for n in range(4)]
+        (folder / HISTORY).write_text("\n".join(lines) + "\n")
+        write_recording(recording, folder / RECORDING)
+        return [(folder / damaged).read_bytes()]
+
+    return prepare
+
+
+def read_run(folder: Path) -> None:
+    findings = read_findings(folder)
+    parameters(findings)
+    doubts(findings)
+    _ = findings.impacts
+
+
+def units(damaged: str) -> Callable[[Path], list[bytes]]:
+    def prepare(folder: Path) -> list[bytes]:
+        write_units(folder)
+        return [path.read_bytes() for path in sorted(folder.glob(damaged))]
+
+    return prepare
+
+
+def read_units(folder: Path) -> None:
+    load_oracle(folder)
+    for unit in load_units(folder):
+        _ = unit.median_place
+        if unit.path.stem == "ball.text.CD-Lagrange":
+            _ = unit.arrays
+
+
+def wander(folder: Path) -> None:
+    """A fit of no consequence, which must go on whatever its checkpoint is."""
+    stage = Progress(folder, "wander").stage({"a": np.zeros(3), "b": np.zeros((2, 2))}, 0.0)
+    for number in range(3):
+        state, record = stage.round(
+            lambda n=number: ({"a": np.full(3, float(n)), "b": np.eye(2)}, np.asarray(n))
+        )
+        assert int(record) == number
+    assert np.array_equal(state["a"], np.full(3, 2.0))
+
+
+def checkpoints(folder: Path) -> list[bytes]:
+    wander(folder / "first")
+    (path,) = (folder / "first").iterdir()
+    content = path.read_bytes()
+    path.rename(folder / CHECKPOINT)
+    return [content]
+
+
+def read_checkpoint(folder: Path) -> None:
+    scratch = folder / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    wander(scratch)
+    (name,) = scratch.iterdir()
+    shutil.copy(folder / CHECKPOINT, name)
+    wander(scratch)
+
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+def measured(damaged: str) -> Callable[[Path], list[bytes]]:
+    def prepare(folder: Path) -> list[bytes]:
+        folder_of(folder)
+        (folder / PENDULUM).write_text(
+            "trial,t,o,v\n" + "".join(f"0,{5 + 0.5 * n},{np.cos(n):.3f},{np.sin(n):.3f}\n" for n in range(9))
+        )
+        return [(folder / damaged).read_bytes()]
+
+    return prepare
+
+
+SAFE = (inside_safetensors, inside_safetensors, inside_safetensors, *BINARY)
+FORMATS = {
+    "recording.csv": Format("bad.csv", recordings("csv"), TEXT, read_as_recording("csv")),
+    "recording.parquet": Format("bad.parquet", recordings("parquet"), BINARY, read_as_recording("parquet")),
+    "recording.npz": Format(
+        "bad.npz", recordings("npz"), (inside_zip, inside_zip, *BINARY), read_as_recording("npz")
+    ),
+    "system.toml": Format("bad.toml", system_files, TEXT, lambda at: read_system_file(at / "bad.toml")),
+    "model.safetensors": Format(MODEL, model_files, SAFE, read_model),
+    "run: model": Format(MODEL, run_folder(MODEL), SAFE, read_run),
+    "run: alternatives": Format(ALTERNATIVES, run_folder(ALTERNATIVES), SAFE, read_run),
+    "run: motions": Format(MOTIONS, run_folder(MOTIONS), SAFE, read_run),
+    "run: history": Format(HISTORY, run_folder(HISTORY), TEXT, read_run),
+    "run: recording": Format(RECORDING, run_folder(RECORDING), BINARY, read_run),
+    "checkpoint": Format(CHECKPOINT, checkpoints, SAFE, read_checkpoint),
+    "unit.json": Format("ball.text.CD-Lagrange.json", units("*CD-Lagrange.json"), TEXT, read_units),
+    "unit.npz": Format("ball.text.CD-Lagrange.npz", units("*.npz"), (inside_zip, *BINARY), read_units),
+    "oracle.json": Format(ORACLE_FILE, units(ORACLE_FILE), TEXT, read_units),
+    "measured: collisions": Format(CHECKS, measured(CHECKS), TEXT, read_air_track),
+    "measured: pendulum": Format(
+        PENDULUM, measured(PENDULUM), TEXT, lambda folder: pendulum_recording(read_pendulum(folder))
+    ),
+}
