@@ -28,6 +28,7 @@ from carom.learning import (
     save_run,
     together,
 )
+from carom.learning.ties import Laws
 from carom.models import MODELS
 from carom.models import forecast as forecast_model
 from carom.models.impact_network import Field
@@ -42,6 +43,9 @@ Learnable = Literal[
     "masses",
     "masses-per-run",
     "damping",
+    "friction",
+    "radii",
+    "normals",
 ]
 
 
@@ -62,6 +66,7 @@ def fit(
     touch: Literal["observed", "inferred", "imperfect", "none"] | None = None,
     sensor: TouchSensor = TouchSensor(),  # noqa: B008
     learn: tuple[Learnable, ...] | None = None,
+    laws: Laws = "each",
     field: Field = "shared",
     around: float | None = None,
     blind: int = 0,
@@ -94,9 +99,13 @@ def fit(
         touch: What the touch columns mean: perfect readings, readings with errors, or nothing (inferred, the
             default of the recipe carom). The recipe paper knows observed, its default, and none.
         sensor: What is known of an imperfect touch sensor; the rest is estimated (--touch imperfect).
-        learn: Physical parameters to estimate, instead of those that the system file names.
+        learn: Physical parameters to estimate, instead of those that the system file names. Of where surfaces
+            are, gap has a number for every contact, radii one for every body and every plane; normals are
+            those of the planes.
+        laws: Whether every contact has a restitution and a friction of its own, walls have one and pairs
+            another (kind), or all have the same (one).
         field: Whether all bodies move in one field and act on each other by contact alone (shared), or also
-            from afar (joint), or freely between impacts (none).
+            by their distance (pairs) or in any way (joint), or move freely between impacts (none).
         around: Seconds either side of each run's collision that are used, where every run has one; all of it
             by default.
         blind: Samples either side of an impact that are not compared, for contacts that last.
@@ -136,7 +145,7 @@ def fit(
         chosen = LatentSettings(
             touch=touch or "inferred",
             sensor=sensor,
-            learned=learned_from(description.learn, learn),
+            learned=learned_from(description.learn, learn, laws),
             field=field,
             hidden=hidden,
             blind=blind,
@@ -150,8 +159,8 @@ def fit(
         return
     if touch in ("inferred", "imperfect"):
         raise InputError(f"--touch {touch}: the paper's recipe knows observed and none.")
-    if field != "shared" or around is not None or blind:
-        raise InputError("--field, --around and --blind: only the recipe carom has them.")
+    if field != "shared" or around is not None or blind or laws != "each":
+        raise InputError("--field, --laws, --around and --blind: only the recipe carom has them.")
     if learn is not None:
         raise InputError("--learn: the paper's recipe takes this from the system file's table [learn].")
     settings = replace(settings, touch=touch or "observed")
@@ -209,16 +218,26 @@ def fit(
     print(f"Written to {out}. Forecast with: carom forecast {out}{start} --out forecast.csv")
 
 
-def learned_from(stated: Learn, chosen: tuple[str, ...] | None) -> Learned:
+def learned_from(stated: Learn, chosen: tuple[str, ...] | None, laws: Laws = "each") -> Learned:
     """What to estimate: as on the command line, else as in the system file."""
     if chosen is None:
         return Learned(
-            restitution=stated.restitution, gap=stated.gap, masses=stated.masses, damping=stated.damping
+            restitution=stated.restitution,
+            laws=laws,
+            gap=stated.gap,
+            masses=stated.masses,
+            damping=stated.damping,
         )
+    if "gap" in chosen and "radii" in chosen:
+        raise InputError("--learn: gap and radii are two ways to say where surfaces are; choose one.")
     speed, constant = "restitution-speed" in chosen, "restitution" in chosen
     return Learned(
         restitution="speed" if speed else "constant" if constant else "fixed",
-        gap="gap" in chosen,
+        laws=laws,
+        gap="gap" in chosen or "radii" in chosen,
+        surfaces="bodies" if "radii" in chosen else "each",
+        normals="normals" in chosen,
+        friction="friction" in chosen,
         masses="masses" in chosen,
         damping="damping" in chosen,
         gap_per_run="gap-per-run" in chosen,

@@ -7,12 +7,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from carom.experiments.bodies_learning import learning_pieces
 from carom.experiments.bodies_mechanics import mechanics_pieces
+from carom.experiments.bodies_transfer import transfer_pieces
 from carom.experiments.pieces import Piece, run_pieces
 from carom.experiments.results import rounded, write_document
 from carom.experiments.workers import Tell
 
-PARTS: dict[str, Callable[[Sequence[int], Path], list[Piece]]] = {"mechanics": mechanics_pieces}
+PARTS: dict[str, Callable[[Sequence[int], Path], list[Piece]]] = {
+    "mechanics": mechanics_pieces,
+    "learning": learning_pieces,
+    "transfer": transfer_pieces,
+}
 Results = dict[str, dict[str, dict[str, Any]]]
 """By part and piece; the file of a piece is called `<part>.<piece>.json`."""
 

@@ -24,7 +24,7 @@ SCENES: dict[str, tuple[AbstractSystem, int, str]] = {
         300,
         "Twelve balls in a box, e = 0.8, μ = 0.2, 3 s",
     ),
-    "stairs": (Stairs(restitution=0.7, friction=0.05), 500, "A ball on stairs, e = 0.7, μ = 0.05, 5 s"),
+    "stairs": (Stairs(restitution=0.7), 800, "A ball on stairs, e = 0.7, 8 s"),
 }  # fmt: skip
 """What is shown: the system, its steps of 0.01 s, and what stands above the picture."""
 ANIMATED = ("billiards", "box")

@@ -131,7 +131,7 @@ BODIES_TABLES: dict[str, Callable[[Document], str]] = {
     "bodies-derivatives": derivatives_markdown,
     "bodies-engines": engines_markdown,
 }
-"""By the name of their marker, from `results/bodies.json`; those of the learning are to follow."""
+"""By the name of their marker, from `results/bodies.json`."""
 BODIES_SPEED_TABLES: dict[str, Callable[[Document], str]] = {
     "bodies-pymunk": against_pymunk_markdown,
     "bodies-cost": cost_markdown,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from carom.atomic import atomic_write
+from carom.experiments.bodies_learning_tables import BODIES_LEARNING_TABLES
 from carom.experiments.bodies_tables import BODIES_SPEED_TABLES, BODIES_TABLES
 from carom.experiments.classifier_tables import classifier_markdown
 from carom.experiments.grid_tables import GRID_TABLES
@@ -72,6 +73,7 @@ TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
     **{name: (GRID, make) for name, make in GRID_TABLES.items()},
     **{name: (MEASURED, make) for name, make in MEASURED_TABLES.items()},
     **{name: (BODIES, make) for name, make in BODIES_TABLES.items()},
+    **{name: (BODIES, make) for name, make in BODIES_LEARNING_TABLES.items()},
     **{name: (BODIES_SPEED, make) for name, make in BODIES_SPEED_TABLES.items()},
 }
 """Tables by the name of their marker: the document they are made from, and how."""

@@ -3,6 +3,7 @@
 from carom.integrators.base import Friction
 from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_half_grid, to_sample_grid
 from carom.integrators.contact_times import DECIDED_BY_GAP, EXCLUDED, SCHEDULED
+from carom.integrators.decided import decided_step
 from carom.integrators.event_driven import event_driven_motion
 from carom.integrators.events import EventReport, ReportKind
 from carom.integrators.rollout import consecutive, prepend, rollout
@@ -21,6 +22,7 @@ __all__ = [
     "ReportKind",
     "cd_lagrange_step",
     "consecutive",
+    "decided_step",
     "event_driven_motion",
     "prepend",
     "rollout",

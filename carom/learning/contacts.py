@@ -46,6 +46,8 @@ class Impacts:
     """A typical size of the acceleration between impacts."""
     spacing: int
     """Impacts of one contact that are fewer steps apart cannot be told from each other."""
+    explained: bool = True
+    """Whether these impacts explain the run, as far as could be seen."""
 
 
 class Between(NamedTuple):

@@ -19,7 +19,7 @@ from carom.learning.normal_equations import (
     shared_covariance,
 )
 from carom.learning.run_unknowns import RunShape, with_run
-from carom.learning.segment_motion import segment_motion
+from carom.learning.segment_motion import motion_under
 from carom.learning.segments import Segments
 from carom.learning.unknowns import Shared, Units, roughness, shared_bounds, shared_prior, with_unknowns
 from carom.linear_algebra import inverse
@@ -29,8 +29,10 @@ from carom.types import Scalar, Values
 
 MARGIN = 1e-2
 """The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
-OVERLAP = 0.005
-"""How far, as a share of the noise, a start state may reach into a surface, softly."""
+OVERLAP, OVERLAP_OF_MANY = 0.005, 0.3
+"""How far, as a share of the noise, a start state may reach into a surface, softly.
+
+Of many short runs some always start at a surface, and if that were hard, none could move."""
 ITERATIONS = 12
 """Steps of least squares between two estimates of noise and smoothness."""
 LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
@@ -100,6 +102,7 @@ def segment_residuals(
     noise: Float[Values, "2"],
     unravel: SharedShape,
     own: RunShape,
+    most: int | None,
     shared: Float[Values, "shared"],
     local: Float[Values, "local"],
     data: Segments,
@@ -107,7 +110,7 @@ def segment_residuals(
     """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""
     start = own.start(jnp.asarray(local))
     model = with_run(with_unknowns(template, unravel(shared), units), own.unknowns(local))
-    motion, instants = segment_motion(model, start, data.duration, data.schedule)
+    motion, instants = motion_under(model, start, data.duration, data.schedule, most=most)
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
     away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
     # Where no sample counts, nothing else does.
@@ -117,44 +120,53 @@ def segment_residuals(
     timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
     if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
         return away.reshape(len(away), 2, -1), timing
-    overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (OVERLAP * noise[0])
+    soft = OVERLAP if most is None else OVERLAP_OF_MANY
+    overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (soft * noise[0])
     overlap = jnp.where(seen[0], overlap, 0)
     return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
 
 
-@partial(jax.jit, static_argnames=("unravel", "own"))
+@partial(jax.jit, static_argnames=("unravel", "own", "most", "iterations"))
 def unexplained(
     template: ImpactNetwork,
     hinge: Scalar,
     units: Units,
     estimate: Estimate,
     segments: Segments,
+    others: Float[Values, "segments local"] | None = None,
     *,
     unravel: SharedShape,
     own: RunShape,
-) -> Float[Array, "segments"]:
-    """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are."""
+    most: int | None = None,
+    iterations: int = 8,
+) -> tuple[Float[Array, "segments"], Float[Array, "segments local"]]:
+    """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are.
+
+    Also its own unknowns. `others` are further start values of them.
+    """
     unknowns, noise = estimate[:2]
-    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own)
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
     nothing = jnp.zeros_like(unknowns.shared)
     first = jnp.asarray(unknowns.local)
-    prior = Prior(nothing, nothing, first, jnp.zeros_like(first), lambda shared: nothing[:1])
-    local = settle(residuals, unknowns, segments, prior, iterations=8)
+    if iterations:
+        second = first if others is None else jnp.asarray(others)
+        prior = Prior(nothing, nothing, second, jnp.zeros_like(first), lambda shared: nothing[:1])
+        first = settle(residuals, unknowns, segments, prior, iterations=iterations)
 
     def cost(local, data):
         measured, others = residuals(unknowns.shared, local, data)
         return 0.5 * (jnp.sum(measured**2) + jnp.sum(others**2))
 
-    return jax.vmap(cost)(local, segments)
+    return jax.vmap(cost)(first, segments), first
 
 
-def improver(unravel: SharedShape, own: RunShape) -> KeptFunction:
+def improver(unravel: SharedShape, own: RunShape, most: int | None) -> KeptFunction:
     """`improve` for many estimations of one shape at once: of template, hinge and the stacked rest."""
 
     def together(template, hinge, *batch):
-        return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own))(*batch)
+        return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own, most=most))(*batch)
 
-    return KeptFunction(together, _OUTCOME, ("improve", unravel, own))
+    return KeptFunction(together, _OUTCOME, ("improve", unravel, own, most))
 
 
 def improve(
@@ -167,6 +179,7 @@ def improve(
     *,
     unravel: SharedShape,
     own: RunShape,
+    most: int | None = None,
 ) -> Outcome:
     """Least squares, then noise, smoothness and the scatter of restitution anew.
 
@@ -174,6 +187,7 @@ def improve(
         template: the model, whose unknowns are replaced.
         hinge: how softly scheduled impacts are kept within their time, as a share of a step.
         prior_local: means and precisions of the unknowns of the segments.
+        most: as in `motion_under`.
     """
     unknowns, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
@@ -183,7 +197,7 @@ def improve(
     weights = first.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
 
-    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own)
+    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
     mean, precisions = (ravel_pytree(part)[0] for part in shared_prior(first, units))
 
     def rough(shared):

@@ -9,7 +9,7 @@ Noise and the smoothness of the force are estimated along (`estimation`), so tha
 one system to the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -26,7 +26,8 @@ from carom.learning.estimation import Estimate, Outcome, SharedShape, improver
 from carom.learning.latent_fit import LatentFit, describe, retracer
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.normal_equations import Unknowns
-from carom.learning.problem import Problem
+from carom.learning.problem import Problem, short
+from carom.learning.reconsidering import changes, reconsider
 from carom.learning.rescheduling import reschedule
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, layout
@@ -50,6 +51,8 @@ ROUNDS, SETTLED = 16, 0.2
 
 RESCHEDULES = 4
 """Times at most that impacts are moved to likelier steps."""
+RECONSIDERATIONS = 8
+"""Times at most that impacts of short runs are looked at anew."""
 
 
 def fit_latent(
@@ -92,6 +95,8 @@ def fit_latent_many(
 ) -> list[LatentFit]:
     """Fit several recordings of one shape together, each as if it were alone."""
     settings = settings or LatentSettings()
+    if settings.field == "none":  # no weights to begin from
+        settings = replace(settings, hidden=1, starts=1)
     require_choice("touch", settings.touch, Touch)
     scene = recordings[0].scene
     if scene is None:
@@ -115,7 +120,9 @@ def fit_latent_many(
         fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first, progress)]
         # Velocities that are declared to lie between the samples come from such a scheme.
         staggered = scene.velocity_grid == "sample"
-        if settings.scheme == "auto" and even and (staggered or any(_doubtful(fit) for fit in fits[0])):
+        # Runs that single impacts fill tell little of where between samples velocities lie.
+        doubtful = not all(short(recording) for recording in recordings) and any(map(_doubtful, fits[0]))
+        if settings.scheme == "auto" and even and (staggered or doubtful):
             fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange", progress))
     seconds = progress.seconds / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]
@@ -149,6 +156,8 @@ def _fit_scheme(
         field=settings.field,
         restitution_terms=learned.restitution_terms,
         detection=settings.detection,
+        rough=learned.friction,
+        tilted=learned.normals,
     )
     sensor = {"observed": PERFECT, "inferred": None, "imperfect": settings.sensor}[settings.touch]
     problems = [
@@ -179,7 +188,8 @@ def _fit_scheme(
         np.full((len(batch), own.laws), SCATTER),
     )
     history: list[np.ndarray] = []
-    improve = improver(unravel, own)
+    improvers = partial(improver, unravel, own)
+    improve = improvers(_most(problems, template))
     first = _pick(estimate, np.arange(len(problems)) * settings.starts)
     # All stages are compiled from now on, in their order.
     improve.prepare(template, LOOSE, *_inputs(estimate, batch, places))
@@ -188,8 +198,9 @@ def _fit_scheme(
     whole = (later or [places])[-1]
     local = _pick(_joined(first, places, whole), 0).unknowns.local
     segments = problems[0].segments(whole, free=False)
-    retracer(own).prepare(template, local, segments.duration, segments.schedule)
-    run = partial(_run, template, improve, progress, history)
+    most = problems[0].most(template) if problems[0].short else None
+    retracer(own, most).prepare(template, local, segments.duration, segments.schedule)
+    run = partial(_run, template, improvers, progress, history)
     outcome = run(estimate, batch, places, starts=settings.starts)
     picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
@@ -197,11 +208,15 @@ def _fit_scheme(
     history[:] = [values[chosen] for values in history]
     if scheme == "cd_lagrange":
         problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
+    if problems[0].short and scheme != "cd_lagrange":
+        problems, outcome = _reconsider(run, problems, template, unravel, outcome, places)
     for coarser in later:
         joined = _joined(outcome.estimate, places, coarser)
         places = coarser
         outcome = run(joined, problems, places, tighten=coarser is later[-1])
-    freed = outcome if scheme == "cd_lagrange" else run(outcome.estimate, problems, places, free=True)
+    freed = outcome
+    if scheme != "cd_lagrange" and not problems[0].short:
+        freed = run(outcome.estimate, problems, places, free=True)
     return [
         describe(
             problem,
@@ -244,9 +259,31 @@ def _reschedule(
     return problems, outcome
 
 
+def _reconsider(
+    run,
+    problems: list[Problem],
+    template: ImpactNetwork,
+    unravel: SharedShape,
+    outcome: Outcome,
+    places: Layout,
+) -> tuple[list[Problem], Outcome]:
+    """Impacts of short runs in doubt anew, and the model anew, until none changes."""
+    for _ in range(RECONSIDERATIONS):
+        before = problems
+        found = [
+            reconsider(problem, template, unravel, _pick(outcome, index).estimate, LOOSE)
+            for index, problem in enumerate(problems)
+        ]
+        problems = [problem for problem, _ in found]
+        if not any(changes(old, new) for old, new in zip(before, problems, strict=True)):
+            break
+        outcome = run(_stack([estimate for _, estimate in found]), problems, places)
+    return problems, outcome
+
+
 def _run(
     template: ImpactNetwork,
-    improve: KeptFunction,
+    improver: Callable[[int | None], KeptFunction],
     progress: Progress,
     history: list[np.ndarray],
     estimate: Estimate,
@@ -258,7 +295,10 @@ def _run(
     starts: int = 1,
 ) -> Outcome:
     """Round after round until the likelihood settles, of several starts that of the best."""
+    improve = improver(_most(problems, template, free=free))
     units, estimate, data, priors = _inputs(estimate, problems, places, free=free)
+    # Each of many short runs may still move a little.
+    enough = SETTLED * (max(1.0, len(places.run) / 20) if problems[0].short else 1.0)
     hinge, before = LOOSE, -np.inf
     number = 0
     stage = progress.stage(Outcome.like(estimate), 0.0)
@@ -273,12 +313,18 @@ def _run(
         history.append(likelihood)
         best = np.max(_by_start(likelihood, starts), axis=1)
         # What is not finite will not settle by itself, nor should the others wait for it.
-        moving = np.isfinite(best) & ((best > before + SETTLED) | (best < before - SETTLED))
+        moving = np.isfinite(best) & ((best > before + enough) | (best < before - enough))
         number += 1
         if number == ROUNDS or (not moving.any() and (hinge <= HINGE or not tighten)):
             return outcome
         before = best
         hinge = max(HINGE, 0.3 * hinge) if tighten else hinge
+
+
+def _most(problems: Sequence[Problem], template: ImpactNetwork, *, free: bool = False) -> int | None:
+    """How many contacts a step has at most by schedule; None where all are to be looked at."""
+    found = [None if free else problem.most(template) for problem in problems]
+    return None if None in found else max(number for number in found if number is not None)
 
 
 def _inputs(estimate: Estimate, problems: Sequence[Problem], places: Layout, *, free: bool = False):

@@ -19,7 +19,7 @@ from carom.learning.latent_settings import LatentSettings
 from carom.learning.parameters import Parameter, describe_parameters
 from carom.learning.problem import Problem
 from carom.learning.run_unknowns import RunShape, RunUnknowns, with_run
-from carom.learning.segment_motion import segment_motion
+from carom.learning.segment_motion import motion_under
 from carom.learning.segments import Layout, Plan, Segments
 from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
@@ -60,7 +60,7 @@ class LatentFit:
     """What each run adds to the parameters of all, a row per run, where that was estimated."""
     run_errors: RunUnknowns
     """Standard errors of these."""
-    law_covariance: Float[np.ndarray, "contacts terms terms"] | None
+    law_covariance: Float[np.ndarray, "laws terms terms"] | None
     """Of the terms of the restitution that holds for all runs, where it was estimated."""
     free: bool
     """Whether the gap alone, without the schedule of found impacts, explains the recording as well."""
@@ -122,9 +122,11 @@ def describe(
     unknowns, noise, _, scatter = best.estimate
     shared = unravel(np.asarray(unknowns.shared))
     model = with_unknowns(template, shared, problem.units)
-    segments = problem.segments(places, free=agrees and template.scheme != "cd_lagrange")
+    undecided = agrees and template.scheme != "cd_lagrange" and not problem.short
+    segments = problem.segments(places, free=undecided)
     local = np.asarray(unknowns.local)
-    motion = State(*retracer(own)(model, local, segments.duration, segments.schedule))
+    most = None if undecided else problem.most(template)
+    motion = State(*retracer(own, most)(model, local, segments.duration, segments.schedule))
     # A run in several pieces is known by the piece that knows most.
     errors = np.asarray(best.local_error)
     pieces = [np.flatnonzero(places.run == r) for r in range(len(impacts))]
@@ -144,7 +146,7 @@ def describe(
         spread = spread._replace(shift=halves / np.sqrt(3))
     pull = np.asarray(best.gradient)
     _, precisions = shared_prior(shared, problem.units)
-    counted = sum(found.chosen.sum(axis=0) for found in impacts)
+    counted = sum(found.chosen.sum(axis=0) * found.explained for found in impacts)
     parameters = describe_parameters(
         template.scene,
         settings.learned,
@@ -189,18 +191,18 @@ def describe(
     )
 
 
-def retracer(own: RunShape) -> KeptFunction:
+def retracer(own: RunShape, most: int | None) -> KeptFunction:
     """Positions and velocities of all segments, of the model, their unknowns, durations and schedules."""
 
     def together(model, local, duration, schedule):
         def one(local, duration, schedule):
             in_run = with_run(model, own.unknowns(local))
-            states, _ = segment_motion(in_run, own.start(local), duration, schedule)
+            states, _ = motion_under(in_run, own.start(local), duration, schedule, most=most)
             return states.position, states.velocity
 
         return jax.vmap(one)(local, duration, schedule)
 
-    return KeptFunction(together, (0, 0), ("retrace", own))
+    return KeptFunction(together, (0, 0), ("retrace", own, most))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
@@ -248,7 +250,8 @@ def _reach(recording: Recording) -> np.ndarray:
 
 def _near(found: Impacts, width: int = 5) -> np.ndarray:
     """Samples within a few of an impact."""
-    steps = np.convolve(found.chosen.any(axis=1), np.ones(2 * width), "same") > 0
+    struck = np.any(found.chosen, axis=1).astype(float)
+    steps = np.convolve(struck, np.ones(2 * width), "full")[width - 1 :][: len(struck)] > 0
     return np.concatenate([steps[:1], steps])
 
 

@@ -19,7 +19,8 @@ class LatentSettings:
         scheme: the model's step; "auto" tries the exact one, and where that leaves doubts the other too, and
             keeps the likelier.
         detection: where the CD-Lagrange step looks for contacts.
-        field: whether all bodies move in one field and act on each other by contact alone, or not, or freely.
+        field: whether all bodies move in one field and act on each other by contact alone ("shared"), or by
+            their distance too ("pairs"), or in any way ("joint"), or move freely ("none").
         hidden: units of the potential's hidden layer.
         starts: random initial weights that are tried together.
         horizons: samples per segment, stage by stage, each a multiple of the one before; whole runs come last

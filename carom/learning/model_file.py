@@ -17,10 +17,16 @@ import numpy as np
 from carom.data.files.input_file import complaint, shown, suggestion
 from carom.data.files.system_file import Learn, SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
-from carom.learning.tensor_file import arrays_by_place, fill, read_tensors, write_tensors
+from carom.learning.tensor_file import (
+    SCHEMA,
+    arrays_by_place,
+    fill,
+    read_tensors,
+    require_schema,
+    write_tensors,
+)
 from carom.models import MODELS, AbstractModel
 
-SCHEMA = 1
 HEADER_KEYS = ("schema", "model", "options", "step_size", "system", "notes", "versions")
 
 
@@ -61,7 +67,7 @@ def load_model(path: str | os.PathLike[str]) -> AbstractModel:
         raise complaint(
             path, f"the header does not describe a model ({shown(error)}); save it again"
         ) from error
-    return fill(path, skeleton, tensors)
+    return fill(path, skeleton, tensors, schema=header["schema"])
 
 
 def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -78,12 +84,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _check_header(path: Path, header: Any) -> None:
     if not isinstance(header, dict) or any(key not in header for key in HEADER_KEYS):
         raise complaint(path, f"the header needs the keys {', '.join(HEADER_KEYS)}; save the model again")
-    if header["schema"] != SCHEMA:
-        raise complaint(
-            path,
-            f"the file has schema {shown(header['schema'])} and this version of Carom reads {SCHEMA}; "
-            "use the version that wrote it",
-        )
+    require_schema(path, header["schema"])
     if not isinstance(header["model"], str) or header["model"] not in MODELS:
         name = shown(header["model"])
         raise complaint(path, f"there is no model called {name}; {suggestion(name, MODELS)}")

@@ -5,6 +5,16 @@ from statistics import NormalDist
 
 import numpy as np
 
+from carom.learning.ties import (
+    contact_name,
+    direction_name,
+    law_name,
+    law_of,
+    plane_name,
+    surface_map,
+    surface_names,
+    tilt_map,
+)
 from carom.learning.unknowns import Learned, Shared
 from carom.mechanics import Pair, Scene
 
@@ -56,38 +66,65 @@ def describe_parameters(
         scatter: how widely restitutions scatter from run to run, where that was estimated.
     """
     found = []
-    for j in range(scene.contacts):
-        place = contact_name(scene, j)
+    obeyed = law_of(scene, learned.laws)
+    for number in range(len(np.unique(obeyed)) if learned.restitution != "fixed" or learned.friction else 0):
+        members = np.flatnonzero(obeyed == number)
+        place, seen = law_name(scene, learned.laws, members), bool(impacts[members].any())
+        if learned.friction:
+            found.append(
+                _at_least_zero(
+                    f"friction {place}",
+                    *(float(part.friction[number]) for part in (fitted, spread, prior_spread)),
+                    seen=seen,
+                )
+            )
         if learned.restitution == "constant":
             found.append(
                 _bounded(
                     f"restitution {place}",
-                    *(float(part.restitution[j, 0]) for part in (fitted, spread, pull)),
-                    seen=bool(impacts[j]),
+                    *(float(part.restitution[number, 0]) for part in (fitted, spread, pull)),
+                    seen=seen,
                 )
             )
         elif learned.restitution == "speed":
             found += [
                 _free(
                     f"restitution {place}, {term}",
-                    *(float(part.restitution[j, k]) for part in (fitted, spread, prior_spread)),
-                    seen=bool(impacts[j]),
+                    *(float(part.restitution[number, k]) for part in (fitted, spread, prior_spread)),
+                    seen=seen,
                 )
                 for k, term in enumerate(
                     ("at 1 unit of speed", "per e-fold of speed", "curvature in log speed")
                 )
             ]
+    for j in range(scene.contacts):
+        place = contact_name(scene, j)
         if learned.restitution_per_run:
             found.append(
                 _scatter(f"restitution {place}, scatter from run to run", scatter[j], int(impacts[j]))
             )
-        if learned.gap:
+    names = surface_names(scene, learned.surfaces) if learned.gap else []
+    made = surface_map(scene, learned.surfaces)
+    for k, name in enumerate(names):
+        offset = scene.candidates[k].offset if learned.surfaces == "each" else 0.0
+        found.append(
+            _free(
+                name,
+                *(float(part.shift[k]) for part in (fitted, spread, prior_spread)),
+                seen=bool(impacts[made[:, k] > 0].any()),
+                offset=offset,
+            )
+        )
+    if learned.normals:
+        tilts = tilt_map(scene)
+        each = scene.dimension - 1
+        for k, tilt in enumerate(tilts):
+            along = tilt[np.abs(tilt).any(axis=1)][0]
             found.append(
                 _free(
-                    f"surface {place}",
-                    *(float(part.shift[j]) for part in (fitted, spread, prior_spread)),
-                    seen=bool(impacts[j]),
-                    offset=scene.candidates[j].offset,
+                    f"tilt of {plane_name(scene, k // each)} towards {direction_name(along)}",
+                    *(float(part.tilt[k]) for part in (fitted, spread, prior_spread)),
+                    seen=bool(impacts[np.abs(tilt).any(axis=1)].any()),
                 )
             )
     for k in range(1, scene.bodies if learned.masses else 1):
@@ -115,15 +152,6 @@ def describe_parameters(
     return tuple(found)
 
 
-def contact_name(scene: Scene, j: int) -> str:
-    """A contact in words; bodies are counted from 1."""
-    candidate = scene.candidates[j]
-    if isinstance(candidate, Pair):
-        return f"between bodies {candidate.first + 1} and {candidate.second + 1}"
-    walls = sum(1 for c in scene.candidates if c.bodies == candidate.bodies)
-    return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {j + 1}'}"
-
-
 def undetermined(name: str, reason: str) -> Parameter:
     """A parameter that the data leave open, and why."""
     return Parameter(name, None, None, None, None, f"{name}: not determined by these data ({reason}).")
@@ -139,6 +167,15 @@ def _free(
     value = value + offset
     low, high = value - 1.96 * error, value + 1.96 * error
     return Parameter(name, value, error, low, high, f"{name}: {value:.4g} ± {error:.2g}.")
+
+
+def _at_least_zero(name: str, value: float, error: float, prior: float, *, seen: bool) -> Parameter:
+    """A friction: as `_free`, but the interval ends at 0 where none explains the data as well."""
+    found = _free(name, value, error, prior, seen=seen)
+    if found.low is None or found.low > 0:
+        return found
+    high = value + 1.645 * error
+    return Parameter(name, value, error, 0.0, high, f"{name}: {value:.4g}, at most {high:.4g} (95 %).")
 
 
 def _scatter(name: str, value: float, count: int) -> Parameter:

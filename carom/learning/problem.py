@@ -12,15 +12,17 @@ from carom.learning.latent_settings import LatentSettings
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
 from carom.learning.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
+from carom.learning.short_runs import AT_ONCE, LONGEST, find_in_short_runs
+from carom.learning.ties import law_of, surface_map, tilt_map
 from carom.learning.touch_sensor import TouchSensor
 from carom.learning.unknowns import MASS_SPREAD, Units
 from carom.mechanics import Scene
 from carom.models import ImpactNetwork
-from carom.models.impact_network import Field
 from carom.types import State, Values
 
-PLACES = 32
-"""Where the smoothness of the force is judged."""
+PLACES, WIDER = 32, 3.0
+"""Where the smoothness of the force is judged: so many places along one coordinate, twice as many among more
+of them, and as many again in a region so many times as wide, since balls in another box will get there."""
 RESOLUTION = 1e-5
 """The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
 ROUNDS = 6
@@ -57,15 +59,24 @@ class Problem:
     ) -> "Problem":
         learned = settings.learned
         own = RunShape.of(template.scene, learned)
-        impacts, estimate = infer_impacts(
-            recording,
-            template.scene,
-            sensor,
-            masses_known=not (learned.masses or learned.masses_per_run),
-            blind=settings.blind,
-        )
+        masses_known = not (learned.masses or learned.masses_per_run)
+        if short(recording) and sensor is None:
+            impacts, estimate = (
+                find_in_short_runs(
+                    recording.runs,
+                    template.scene,
+                    masses_known=masses_known,
+                    surfaces_known=not (learned.gap or learned.gap_per_run or learned.normals),
+                    rough=template.rough,
+                ),
+                None,
+            )
+        else:
+            impacts, estimate = infer_impacts(
+                recording, template.scene, sensor, masses_known=masses_known, blind=settings.blind
+            )
         guess = first_guess(impacts, recording)
-        units = natural_units(recording, impacts, settings.field)
+        units = natural_units(recording, impacts, settings)
         run_gaps = np.zeros((len(impacts), 0))
         surfaces = [guess["shift"]] * len(impacts)
         if learned.gap_per_run:
@@ -86,6 +97,18 @@ class Problem:
             surfaces,
             settings.blind,
         )
+
+    @property
+    def short(self) -> bool:
+        return short(self.recording)
+
+    def most(self, template: ImpactNetwork) -> int | None:
+        """How many contacts a step has at most by schedule; None where that does not spare any work."""
+        scene = template.scene
+        found = max((int(found.chosen.sum(axis=1).max(initial=0)) for found in self.impacts), default=0)
+        most = AT_ONCE if self.short else max(found, 1)
+        listed = template.scheme == "constraint_exact" and not any(w.edges for w in scene.geometry.walls)
+        return most if listed and most < scene.contacts else None
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
         """The same recording with its impacts elsewhere."""
@@ -134,6 +157,11 @@ class Problem:
         return cut(self.recording, chosen, places)
 
 
+def short(recording: Recording) -> bool:
+    """Whether all runs are so short that impacts are looked for in each as a whole."""
+    return max(len(run) for run in recording.runs) <= LONGEST
+
+
 def infer_impacts(
     recording: Recording,
     scene: Scene,
@@ -179,9 +207,9 @@ def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
     return resolved(run, found, shift) | (np.arange(len(run)) <= last)
 
 
-def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field) -> Units:
+def natural_units(recording: Recording, impacts: Sequence[Impacts], settings: LatentSettings) -> Units:
     """Scales from the range of the recording and its typical acceleration; where smoothness is judged."""
-    width = recording.dimension * (recording.bodies if field == "joint" else 1)
+    width = recording.dimension * (recording.bodies if settings.field == "joint" else 1)
     values = np.concatenate([run.position.reshape(-1, width) for run in recording.runs])
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     scale = np.maximum(0.5 * (high - low), 1e-9)
@@ -191,11 +219,37 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts], field: Field
         places, directions = np.linspace(-1, 1, PLACES)[:, None], np.ones((PLACES, 1))
     else:
         whole = values[np.isfinite(values).all(axis=1)]
-        places = (whole[np.linspace(0, len(whole) - 1, 2 * PLACES).astype(int)] - center) / scale
+        inside = (whole[np.linspace(0, len(whole) - 1, 2 * PLACES).astype(int)] - center) / scale
+        places = np.concatenate([inside, WIDER * inside])
         directions = np.random.default_rng(0).standard_normal(places.shape)
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     energy = max(acceleration, 1e-9) * scale.max()
-    return Units(center, scale, np.asarray(energy), places, directions, _resolution(recording))
+    assert recording.scene is not None
+    scene, learned = recording.scene, settings.learned
+    return Units(
+        center,
+        scale,
+        np.asarray(energy),
+        places,
+        directions,
+        _distances(recording),
+        law_of(scene, learned.laws),
+        surface_map(scene, learned.surfaces),
+        tilt_map(scene) if learned.normals else np.zeros((0, scene.contacts, scene.dimension)),
+        _resolution(recording),
+    )
+
+
+def _distances(recording: Recording) -> np.ndarray:
+    """The middle and half the range of the distances of pairs of bodies."""
+    first, second = np.triu_indices(recording.bodies, 1)
+    if not len(first):
+        return np.ones(2)
+    apart = [
+        np.linalg.norm(run.position[:, first] - run.position[:, second], axis=-1) for run in recording.runs
+    ]
+    low, high = (extreme([extreme(part) for part in apart]) for extreme in (np.nanmin, np.nanmax))
+    return np.array([0.5 * (low + high), max(0.5 * (high - low), 1e-9)])
 
 
 def _resolution(recording: Recording) -> np.ndarray:

@@ -43,7 +43,7 @@ def reschedule(
         windows = _alone(cut(problem.recording, moved, places), problem.impacts, events, places)
         there = estimate._replace(unknowns=Unknowns(shared, local))
         misfit.append(
-            unexplained(template, hinge, problem.units, there, windows, unravel=unravel, own=problem.own)
+            unexplained(template, hinge, problem.units, there, windows, unravel=unravel, own=problem.own)[0]
         )
     gain = -np.asarray(misfit)
     impacts = [

@@ -6,6 +6,7 @@ carried on: S' = ∂f/∂x S + ∂f/∂θ.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -31,9 +32,40 @@ def segment_motion(
     Derivatives are forwards, by the model and the start; durations are taken as given.
     """
 
+    return _motion(model, start, duration, schedule, model.move)
+
+
+# Compiled by itself so that the transformations around it find it traced.
+@partial(jax.jit, static_argnames="most")
+def decided_motion(
+    model: ImpactNetwork, start: State, duration: Durations, schedule: Schedules, *, most: int
+) -> tuple[State, Instants]:
+    """The same where the schedule decides all contacts and at most `most` happen in a step.
+
+    Differentiated as it stands: of a scene with so many candidates the numbers in the model are many more
+    than the unknowns, since contacts share them.
+    """
+    return _motion(model, start, duration, schedule, partial(model.move_as_decided, most=most))
+
+
+def motion_under(
+    model: ImpactNetwork,
+    start: State,
+    duration: Durations,
+    schedule: Schedules,
+    *,
+    most: int | None = None,
+) -> tuple[State, Instants]:
+    """`segment_motion`, or `decided_motion` where a number of contacts is given."""
+    if most is None:
+        return segment_motion(model, start, duration, schedule)
+    return decided_motion(model, start, duration, schedule, most=most)
+
+
+def _motion(model: ImpactNetwork, start: State, duration, schedule, move) -> tuple[State, Instants]:
     def step(state, inputs):
         length, plan = inputs
-        after, contact, instant = model.move(state, length, plan)
+        after, contact, instant = move(state, length, plan)
         return after, (model.leave(state, after, contact), instant)
 
     _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, schedule))

@@ -74,7 +74,7 @@ def plans(
         # An impact near the end of a step may belong to the next one where the data cannot tell.
         earliest = np.where(odds[:-2] > odds[1:-1] - CERTAINTY, -1.0, 0.0)
         latest = np.where(odds[2:] > odds[1:-1] - CERTAINTY, 2.0, 1.0)
-        counted = np.ones(len(run), bool)
+        counted = np.full(len(run), found.explained)
         if blind:
             for step in np.flatnonzero(found.chosen.any(axis=1)):
                 counted[max(0, step + 1 - blind) : step + 1 + blind] = False
@@ -188,7 +188,8 @@ def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "st
         ]
         design, value = np.concatenate(rows), np.concatenate([values[:, 0, c], values[:, 1, c]])
         ok = np.isfinite(value)
-        terms = min(3, max(1, int(ok.sum()) - 1))
+        # A place and a speed are a line; of more values one is left to even out noise.
+        terms = min(3, max(2 if np.isfinite(values[:, :, c]).any(axis=0).all() else 1, int(ok.sum()) - 1))
         found = np.zeros(3)
         if ok.any():
             found[:terms] = np.linalg.lstsq(design[ok, :terms], value[ok], rcond=None)[0]

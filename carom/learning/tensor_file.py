@@ -14,11 +14,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from carom.atomic import atomic_write
-from carom.data.files.input_file import complaint, require_file
+from carom.data.files.input_file import complaint, require_file, shown
 from carom.errors import InputError
 
 MAXIMUM_BYTES = 2**28
 """The largest file that is read, unless a caller allows more."""
+SCHEMA = 2
+"""Of the files of models; raised when a model has other arrays."""
+ADDED = {
+    2: ("pair_potential.weight", "pair_potential.bias", "pair_potential.output", "friction", "tilt"),
+}
+"""The arrays that came with a schema; in older files they are zeros, which change nothing."""
 
 Tree = TypeVar("Tree")
 
@@ -59,6 +65,16 @@ def read_tensors(
     return header, tensors
 
 
+def require_schema(path: Path, schema: Any) -> None:
+    """Complain where this version does not know how a file is laid out."""
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise complaint(
+            path,
+            f"the file has schema {shown(schema)} and this version of Carom reads 1 to {SCHEMA}; "
+            "use the version that wrote it",
+        )
+
+
 def arrays_by_place(tree: Any) -> dict[str, Any]:
     """The arrays of a model by their place, such as `potential.weight`."""
     places = jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -66,7 +82,12 @@ def arrays_by_place(tree: Any) -> dict[str, Any]:
 
 
 def fill(
-    path: Path, skeleton: Tree, tensors: Mapping[str, np.ndarray], *, members: int | None = None
+    path: Path,
+    skeleton: Tree,
+    tensors: Mapping[str, np.ndarray],
+    *,
+    schema: int = SCHEMA,
+    members: int | None = None,
 ) -> Tree:
     """A model from its arrays, each checked against the skeleton's.
 
@@ -74,15 +95,21 @@ def fill(
         path: the file, for complaints.
         skeleton: a model of the same shape; its arrays may be shapes alone.
         tensors: the arrays by place.
+        schema: of the file.
         members: the length of an axis before the others, where several models are stored together.
     """
     expected = arrays_by_place(skeleton)
+    before = () if members is None else (members,)
+    new = [place for since, places in ADDED.items() if since > schema for place in places]
+    zeros = {
+        place: np.zeros((*before, *expected[place].shape), np.float32) for place in new if place in expected
+    }
+    tensors = {**zeros, **tensors}
     if expected.keys() != tensors.keys():
         odd = sorted(expected.keys() ^ tensors.keys())[0]
         raise complaint(
             path, "the tensors are not those of the model in the header; save it again", f"tensor {odd}"
         )
-    before = () if members is None else (members,)
     for place, leaf in expected.items():
         tensor, shape = tensors[place], (*before, *leaf.shape)
         if tensor.shape != shape or tensor.dtype.kind != "f":

@@ -14,9 +14,11 @@ from carom.mechanics.contact import (
     contact_signs,
     generalised_impulse,
 )
+from carom.mechanics.contact_rows import ContactRows
 from carom.mechanics.energy import kinetic_energy, total_momentum
 from carom.mechanics.friction import (
     Frictional,
+    friction_brake,
     friction_impulses,
     frictional,
     holding_forces,
@@ -39,6 +41,7 @@ __all__ = [
     "Balls",
     "Candidate",
     "ContactGeometry",
+    "ContactRows",
     "Frictional",
     "InertiaMatrix",
     "Masses",
@@ -54,6 +57,7 @@ __all__ = [
     "contact_normals",
     "contact_rate",
     "contact_signs",
+    "friction_brake",
     "friction_impulses",
     "frictional",
     "generalised_impulse",

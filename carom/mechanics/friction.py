@@ -92,6 +92,21 @@ def frictional(jacobian: Jacobian, inertia: AbstractInertia, signs, *, friction:
     return Frictional(selection, selection @ response.T, contact_normals(jacobian, signs), friction)
 
 
+def friction_brake(
+    jacobian: Jacobian,
+    inertia: AbstractInertia,
+    signs,
+    velocity: Coordinates,
+    normal_impulse: PerContact,
+    *,
+    friction: PerContact,
+) -> Coordinates:
+    """The velocity after friction has acted beside these normal impulses."""
+    contacts = frictional(jacobian, inertia, signs, friction=friction)
+    braking = friction_impulses(contacts, velocity, normal_impulse)
+    return velocity + inertia.solve(contacts.momentum(braking))
+
+
 def friction_impulses(contacts: Frictional, velocity: Coordinates, normal_impulse: PerContact) -> Vectors:
     """Tangential impulses within μ λ, found contact by contact with the current slip.
 

@@ -13,15 +13,20 @@ from carom.integrators import (
     DECIDED_BY_GAP,
     SCHEDULED,
     cd_lagrange_step,
+    decided_step,
     time_of_impact_step,
     to_half_grid,
     to_sample_grid,
 )
 from carom.mechanics import (
     ContactGeometry,
+    ContactRows,
     Masses,
     Scene,
     contact_rate,
+    contact_signs,
+    friction_brake,
+    length,
     project_overlap,
     restitution_impulse,
     unilateral_impulse,
@@ -32,20 +37,25 @@ from carom.models.networks import Activation, LinearisedPotential, PotentialNetw
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]
-Field = Literal["shared", "joint", "none"]
+Field = Literal["shared", "pairs", "joint", "none"]
 """`shared`: every body moves in the same field, U = Σ m_k φ(q_k), and bodies act on each other by contact
-alone. `joint`: U is any function of all coordinates. `none`: U = 0, as on a level table."""
+alone. `pairs`: each two act on each other besides, U = Σ m_k φ(q_k) + Σ_{i<j} ψ(|q_i − q_j|), whatever their
+number. `joint`: U is any function of all coordinates. `none`: U = 0, as on a level table."""
 Detection = Literal["arrival", "departure"]
 """Where a CD-Lagrange step tests its gaps: at the drifted position, or where the step begins."""
-MAX_IMPACTS = 2
-"""Impacts resolved within one step; a body that makes more has come to rest on the surface."""
+MAX_IMPACTS = 8
+"""Impacts resolved within one step at most, and no more than one beyond the number of bodies.
+
+A body that makes more has come to rest on the surface."""
 
 
 class ShiftedGeometry(NamedTuple):
-    """Candidate contacts whose surfaces lie elsewhere than the scene has them."""
+    """Candidate contacts whose surfaces lie elsewhere than the scene has them, and walls that are tilted."""
 
     geometry: ContactGeometry
     shift: PerContact
+    turned: Float[Array, "walls dimension"] | None = None
+    """What is added to the normals of walls; None where they are as stated."""
 
     @property
     def candidates(self):
@@ -61,11 +71,19 @@ class ShiftedGeometry(NamedTuple):
 
     def gap(self, position: Coordinates) -> PerContact:
         """g(Q) − shift."""
-        return self.geometry.gap(position) - self.shift
+        gap = self.geometry.gap(position) - self.shift
+        if self.turned is None:
+            return gap
+        body = np.array([wall.body for wall in self.geometry.walls])
+        return gap.at[: len(body)].add(jnp.sum(self.turned * position[body], axis=1))
 
     def jacobian(self, position: Coordinates):
         """∂g/∂Q, which no shift changes."""
-        return self.geometry.jacobian(position)
+        rows = self.geometry.jacobian(position)
+        if self.turned is None:
+            return rows
+        body = np.array([wall.body for wall in self.geometry.walls])
+        return rows.at[np.arange(len(body)), body].add(self.turned)
 
 
 class ImpactNetwork(AbstractModel):
@@ -77,6 +95,8 @@ class ImpactNetwork(AbstractModel):
     Arguments:
         hidden: units in the potential's hidden layer.
         field: what the potential depends on.
+        rough: whether contacts have friction; so they have where the scene states any.
+        tilted: whether walls may have other normals than the scene states.
         restitution_terms: 1 for a constant e, more for a polynomial in the logarithm of the closing speed.
         detection: where the CD-Lagrange step looks for contacts; the published cradle looks at its departure.
         key: of random weights; zero without one, as long as they are to be filled in.
@@ -90,15 +110,22 @@ class ImpactNetwork(AbstractModel):
     """
 
     potential: PotentialNetwork | LinearisedPotential
+    pair_potential: PotentialNetwork
+    """ψ of the distance; without a unit unless the field has pairs."""
     contact: GapContact
     restitution: Float[Array, "contacts terms"]
     log_mass: Float[Array, "bodies"]
     damping_rate: Float[Array, "bodies"]
+    friction: Float[Array, "contacts"]
+    tilt: Float[Array, "contacts dimension"]
+    """Added to the normals of walls, which are then made of length 1 again."""
     scene: Scene = eqx.field(static=True)
     step_size: float = eqx.field(static=True)
     scheme: ImpactScheme = eqx.field(static=True)
     field: Field = eqx.field(static=True)
     detection: Detection = eqx.field(static=True)
+    rough: bool = eqx.field(static=True)
+    tilted: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -111,6 +138,8 @@ class ImpactNetwork(AbstractModel):
         field: Field = "shared",
         restitution_terms: int = 1,
         detection: Detection = "arrival",
+        rough: bool = False,
+        tilted: bool = False,
         key: Key[Array, ""] | None = None,
     ):
         require_choice("scheme", scheme, ImpactScheme)
@@ -118,8 +147,16 @@ class ImpactNetwork(AbstractModel):
         require_choice("detection", detection, Detection)
         if not 1 <= restitution_terms <= 8:
             raise InputError(f"A restitution law has 1 to 8 terms, not {restitution_terms}.")
+        if tilted and any(wall.edges for wall in scene.geometry.walls):
+            raise InputError("The normals of walls with edges cannot be learned.")
         inputs = scene.coordinates if field == "joint" else scene.dimension
         self.potential = potential_network(inputs, hidden=hidden, activation=activation, key=key)
+        paired = field == "pairs"
+        # Glorot's rule has no kernel without units.
+        another = jax.random.fold_in(key, 1) if paired and key is not None else None
+        self.pair_potential = potential_network(
+            1, hidden=hidden if paired else 0, activation=activation, key=another
+        )
         # pyright takes an AbstractVar for mutable, but modules are frozen.
         self.contact = GapContact(  # pyright: ignore[reportIncompatibleVariableOverride]
             shift=jnp.asarray(np.zeros(scene.contacts)), geometry=scene.geometry
@@ -128,6 +165,10 @@ class ImpactNetwork(AbstractModel):
         self.restitution = jnp.asarray(np.pad(constant, ((0, 0), (0, restitution_terms - 1))))
         self.log_mass = jnp.asarray(np.log(np.asarray(scene.masses, float)))
         self.damping_rate = jnp.asarray(np.zeros(scene.bodies))
+        self.friction = jnp.asarray(np.full(scene.contacts, float(scene.friction)))
+        self.tilt = jnp.asarray(np.zeros((scene.contacts, scene.dimension)))
+        self.rough = rough or scene.friction > 0
+        self.tilted = tilted
         self.scene = scene
         self.step_size = step_size
         self.scheme = scheme
@@ -147,12 +188,27 @@ class ImpactNetwork(AbstractModel):
             "field": self.field,
             "restitution_terms": self.restitution.shape[-1],
             "detection": self.detection,
+            "rough": self.rough,
+            "tilted": self.tilted,
         }
 
     @property
     def geometry(self) -> ShiftedGeometry:
         """The candidate contacts with their learned places."""
-        return ShiftedGeometry(self.scene.geometry, self.contact.shift)
+        geometry = self.scene.geometry
+        if not self.tilted or not geometry.walls:
+            return ShiftedGeometry(geometry, self.contact.shift)
+        stated = jnp.asarray([wall.normal for wall in geometry.walls], self.tilt.dtype)
+        return ShiftedGeometry(
+            geometry, self.contact.shift, _unit(stated + self.tilt[: len(stated)]) - stated
+        )
+
+    @property
+    def contact_rows(self) -> ContactRows:
+        """The same as arrays."""
+        rows = ContactRows.of(self.scene.geometry)
+        normal = _unit(jnp.asarray(rows.normal) + self.tilt) if self.tilted else rows.normal
+        return rows._replace(offset=rows.offset + self.contact.shift, normal=normal)
 
     def inertia(self) -> Masses:
         """M."""
@@ -160,12 +216,7 @@ class ImpactNetwork(AbstractModel):
 
     def restitution_at(self, rate: PerContact) -> PerContact:
         """e for the rate of every gap just before the impact."""
-        if self.restitution.shape[-1] == 1:
-            return self.restitution[:, 0]
-        # A polynomial fitted over the speeds that were seen means nothing far from them.
-        slowness = jnp.log(jnp.maximum(-rate, 1e-6))
-        powers = jnp.stack([slowness**k for k in range(self.restitution.shape[-1])], axis=1)
-        return jnp.clip(jnp.sum(self.restitution * powers, axis=1), 0, 1)
+        return _restitution(self.restitution, rate)
 
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − γ m v."""
@@ -179,7 +230,19 @@ class ImpactNetwork(AbstractModel):
         if self.field == "joint":
             return self.potential.gradient(position)
         each = jax.vmap(lambda place: self.potential.gradient(place[None])[0])(position)
-        return jnp.exp(self.log_mass)[:, None] * each
+        slope = jnp.exp(self.log_mass)[:, None] * each
+        if self.field == "pairs" and len(position) > 1:
+            slope = slope + self._pair_slope(position)
+        return slope
+
+    def _pair_slope(self, position: Coordinates) -> Coordinates:
+        """The part of ∂U/∂q that pairs of bodies make."""
+        first, second = np.triu_indices(len(position), 1)
+        apart = position[first] - position[second]
+        distance = length(apart)
+        pull = jax.vmap(lambda r: self.pair_potential.gradient(r[None, None])[0, 0])(distance)
+        along = (pull / jnp.maximum(distance, 1e-12))[:, None] * apart
+        return jnp.zeros_like(position).at[first].add(along).at[second].add(-along)
 
     def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
         """U, up to a constant."""
@@ -187,7 +250,13 @@ class ImpactNetwork(AbstractModel):
             return jnp.zeros((), position.dtype)
         if self.field == "joint":
             return self.potential(position)
-        return jnp.sum(jnp.exp(self.log_mass) * jax.vmap(lambda place: self.potential(place[None]))(position))
+        each = jax.vmap(lambda place: self.potential(place[None]))(position)
+        energy = jnp.sum(jnp.exp(self.log_mass) * each)
+        if self.field == "pairs" and len(position) > 1:
+            first, second = np.triu_indices(len(position), 1)
+            distance = length(position[first] - position[second])
+            energy = energy + jnp.sum(jax.vmap(lambda r: self.pair_potential(r[None, None]))(distance))
+        return energy
 
     def enter(self, state: State) -> State:
         if self.scheme == "constraint_exact" or self.scene.velocity_grid == "sample":
@@ -199,7 +268,12 @@ class ImpactNetwork(AbstractModel):
             return after
         touching = contact.astype(after.position.dtype)
         return to_sample_grid(
-            before, after, inertia=self.inertia(), geometry=self.scene.geometry, touching=touching
+            before,
+            after,
+            inertia=self.inertia(),
+            geometry=self.scene.geometry,
+            touching=touching,
+            rough=self.rough,
         )
 
     def step(self, state: State, contact: Signal) -> State:
@@ -234,15 +308,79 @@ class ImpactNetwork(AbstractModel):
             force=lambda position: -self.slope(position),
             geometry=self.geometry,
             restitution=self.restitution_at,
-            max_impacts=MAX_IMPACTS,
+            friction=self.friction if self.rough else None,
+            max_impacts=min(self.scene.bodies + 1, MAX_IMPACTS),
             schedule=schedule,
         )
         return State(after.position, fade * after.velocity), report.contact, report.instant
 
+    def move_as_decided(
+        self, state: State, step_size: Scalar, schedule: Int[Array, "contacts"], *, most: int
+    ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
+        """As `move` by the exact step where the schedule decides every contact and at most `most` happen.
+
+        Its cost does not grow with the number of candidate contacts.
+        """
+        happens, chosen = jax.lax.top_k((schedule == SCHEDULED).astype(int), most)
+        fade = jnp.exp(-0.5 * step_size * self.damping_rate)[:, None]
+        after, instants = decided_step(
+            State(state.position, fade * state.velocity),
+            step_size,
+            masses=jnp.exp(self.log_mass),
+            force=lambda position: -self.slope(position),
+            contacts=self.contact_rows.take(chosen),
+            happens=happens > 0,
+            restitution=lambda rate: _restitution(self.restitution[chosen], rate),
+            friction=self.friction[chosen] if self.rough else None,
+        )
+        instant = jnp.full(schedule.shape, 0.5, instants.dtype).at[chosen].set(instants)
+        return State(after.position, fade * after.velocity), schedule == SCHEDULED, instant
+
+    def in_scene(self, scene: Scene, *, step_size: float | None = None) -> "ImpactNetwork":
+        """The same field and laws of contact with other bodies, other walls or another step size.
+
+        All walls must obey one law here, and all pairs one: there is no telling which of several holds
+        elsewhere. Surfaces are where the new scene has them.
+
+        Example:
+            >>> import carom, jax
+            >>> two, five = (carom.systems.Billiards(radii=(0.1,) * k, restitution=0.9) for k in (2, 5))
+            >>> model = ImpactNetwork(two.scene(), 0.01, field="none", key=jax.random.key(0))
+            >>> model.in_scene(five.scene(), step_size=0.04).restitution.shape
+            (30, 1)
+        """
+        if self.field == "joint":
+            raise InputError("A joint potential holds for the bodies that it was learned on, and no others.")
+        if scene.dimension != self.scene.dimension:
+            raise InputError(
+                f"The model is for {self.scene.dimension} dimensions, the scene has {scene.dimension}."
+            )
+        new = ImpactNetwork(
+            scene, self.step_size if step_size is None else step_size, **self.options, key=jax.random.key(0)
+        )
+        here, there = (s.geometry.body_pairs for s in (self.scene, scene))
+        restitution, friction = np.array(new.restitution), np.array(new.friction)
+        for pairs in (False, True):
+            laws = [np.asarray(part)[here == pairs] for part in (self.restitution, self.friction)]
+            if not (there == pairs).any():
+                continue
+            kind = "pairs" if pairs else "walls"
+            if not len(laws[0]):
+                raise InputError(f"The model has no {kind} to tell how those of the scene behave.")
+            if any(np.ptp(part, axis=0).max() > 1e-6 for part in laws):
+                raise InputError(f"The {kind} of the model obey several laws; learn one for all of them.")
+            restitution[there == pairs], friction[there == pairs] = laws[0][0], laws[1][0]
+        return eqx.tree_at(
+            lambda m: (m.potential, m.pair_potential, m.restitution, m.friction),
+            new,
+            (self.potential, self.pair_potential, jnp.asarray(restitution), jnp.asarray(friction)),
+        )
+
     def penalised(self) -> tuple[Array, ...]:
         if isinstance(self.potential, LinearisedPotential):
             raise InputError("A draw from a fit is not trained; train the model that was fitted.")
-        return (self.potential.weight, self.potential.output)
+        pairs = self.pair_potential
+        return (self.potential.weight, self.potential.output, pairs.weight, pairs.output)
 
     def _cd_lagrange(
         self, state: State, step_size: Scalar, schedule: Int[Array, "contacts"]
@@ -268,6 +406,10 @@ class ImpactNetwork(AbstractModel):
             )
             return impulse, jnp.ones((), bool)
 
+        def brake(jacobian, velocity, impulse):
+            signs = contact_signs(scene.candidates, scene.bodies)
+            return friction_brake(jacobian, self.inertia(), signs, velocity, impulse, friction=self.friction)
+
         def project(position, touching):
             return project_overlap(
                 scene.projection,
@@ -287,5 +429,20 @@ class ImpactNetwork(AbstractModel):
             detect=detect,
             impulse=impulse,
             project=project,
+            friction=brake if self.rough else None,
         )
         return after, detect(state.position + step_size * state.velocity, state.velocity)
+
+
+def _restitution(law: Float[Array, "contacts terms"], rate: PerContact) -> PerContact:
+    """e by a law per contact: a constant, or a polynomial in the logarithm of the closing speed."""
+    if law.shape[-1] == 1:
+        return law[:, 0]
+    # A polynomial fitted over the speeds that were seen means nothing far from them.
+    slowness = jnp.log(jnp.maximum(-rate, 1e-6))
+    powers = jnp.stack([slowness**k for k in range(law.shape[-1])], axis=1)
+    return jnp.clip(jnp.sum(law * powers, axis=1), 0, 1)
+
+
+def _unit(vectors: Float[Array, "rows dimension"]) -> Float[Array, "rows dimension"]:
+    return vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)

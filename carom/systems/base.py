@@ -27,8 +27,7 @@ from carom.mechanics import (
     Projection,
     Scene,
     contact_signs,
-    friction_impulses,
-    frictional,
+    friction_brake,
     kinetic_energy,
     project_overlap,
     unilateral_impulse,
@@ -207,9 +206,7 @@ def _friction(system: AbstractSystem) -> Friction | None:
     coefficient = jnp.full((len(geometry.candidates),), system.contact_friction)
 
     def brake(jacobian, velocity, impulse):
-        contacts = frictional(jacobian, inertia, signs, friction=coefficient)
-        braking = friction_impulses(contacts, velocity, impulse)
-        return velocity + inertia.solve(contacts.momentum(braking))
+        return friction_brake(jacobian, inertia, signs, velocity, impulse, friction=coefficient)
 
     return brake
 
