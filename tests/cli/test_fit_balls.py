@@ -43,7 +43,7 @@ def test_restitution_and_friction_of_balls_by_command(tmp_path, capsys):
     main(
         ["forecast", str(run), "--start", "0.3,0.5,0.7,0.5,0.5,0,-0.5,0", "--steps", "60", "--out", str(out)]
     )
-    bounced = read_recording(out).runs[0]
+    bounced = read_recording(out, scene=scene).runs[0]
     # They meet in the middle; 1.6 times the speed of approach 1 m/s is shared out, none is left but 0.4 each.
     assert bounced.velocity is not None
     assert bounced.velocity[-1, 0, 0] == pytest.approx(-0.4, abs=0.05)
