@@ -259,8 +259,9 @@ def _fit_latent(
     json: bool,
 ) -> None:
     training = hold_out_share(data, hold_out).training
-    with new_run_folder(out, overwrite=overwrite) as new:
-        result = fit_latent(training, settings, seed=seed, checkpoints=new.checkpoints)
+    with new_run_folder(out, overwrite=overwrite) as new, progress("fitting") as tell:
+        result = fit_latent(training, settings, seed=seed, progress=tell, checkpoints=new.checkpoints)
+        tell(1.0)
         if result.failed:
             new.give_up()
             raise InputError(

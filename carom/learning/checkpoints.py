@@ -36,10 +36,14 @@ class Progress:
     Arguments:
         folder: where checkpoints are kept, made when needed; None keeps none.
         inputs: all that the fit depends on: recordings, settings, seeds …
+        tell: called after every round with the share that seems done.
     """
 
-    def __init__(self, folder: Path | None, *inputs: Any):
+    def __init__(self, folder: Path | None, *inputs: Any, tell: Callable[[float], None] | None = None):
         self._folder = folder
+        self._tell = tell
+        self._expected = 0
+        self._told = 0.0
         self._mark = ""
         if folder is not None:
             device = jax.devices()[0].device_kind
@@ -65,6 +69,17 @@ class Progress:
         if self._folder is not None:
             path = self._folder / f"{self._mark[:16]}-{number:02}.safetensors"
         return Stage(self, path, self._mark, state, record)
+
+    def expect(self, stages: int) -> None:
+        """Say how many stages are still to come, as far as is known."""
+        self._expected = self._stages + stages
+
+    def tell_round(self, number: int) -> None:
+        """Tell how far it seems: nobody knows how many rounds a stage takes, but most take few."""
+        if self._tell is not None and self._expected:
+            share = (self._stages - 0.8**number) / max(self._expected, self._stages)
+            self._told = max(self._told, share)
+            self._tell(self._told)
 
     def add_earlier(self, seconds: float) -> None:
         """Count the time that a process before this one had spent."""
@@ -98,6 +113,7 @@ class Stage(Generic[State]):
             if self._path is not None:
                 self._save(self._path)
         self._given += 1
+        self._progress.tell_round(self._given)
         return self._state, self._records[self._given - 1]
 
     def _save(self, path: Path) -> None:

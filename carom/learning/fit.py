@@ -27,6 +27,7 @@ def fit(
     learned: Learned | None = None,
     starts: Sequence[State] | None = None,
     seed: int = 0,
+    progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
 ) -> LatentFit: ...
 
@@ -65,7 +66,7 @@ def fit(
         learned: physical parameters to estimate, instead of what `settings` say.
         starts: start states of the runs where they are known exactly.
         seed: of initial weights and minibatches.
-        progress: called with the share of epochs done (paper's recipe).
+        progress: called with the share of the work done; by the recipe `carom`, that seems done.
         checkpoints: a folder where what is done is kept: the same call continues there after the process was
             killed, and gives the same result to the last bit. It is the caller's to remove.
 
@@ -90,4 +91,4 @@ def fit(
         chosen = replace(chosen, touch=touch)
     if learned is not None:
         chosen = replace(chosen, learned=learned)
-    return fit_latent(subject, chosen, starts=starts, seed=seed, checkpoints=checkpoints)
+    return fit_latent(subject, chosen, starts=starts, seed=seed, progress=progress, checkpoints=checkpoints)

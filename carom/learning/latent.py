@@ -61,6 +61,7 @@ def fit_latent(
     *,
     starts: Sequence[State] | None = None,
     seed: int = 0,
+    progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
 ) -> LatentFit:
     """Fit a model to a recording: states, contacts, noise, the potential and physical parameters together.
@@ -70,6 +71,7 @@ def fit_latent(
         settings: which parameters to estimate, and how touch readings are taken.
         starts: start states of the runs where they are known exactly, such as a release from rest.
         seed: of the random initial weights.
+        progress: called with the share of the work that seems done.
         checkpoints: a folder where every round is kept; the same fit continues from there.
 
     Example:
@@ -82,7 +84,9 @@ def fit_latent(
         True
     """
     known = None if starts is None else [starts]
-    return fit_latent_many([recording], settings, starts=known, seeds=[seed], checkpoints=checkpoints)[0]
+    return fit_latent_many(
+        [recording], settings, starts=known, seeds=[seed], progress=progress, checkpoints=checkpoints
+    )[0]
 
 
 def fit_latent_many(
@@ -91,6 +95,7 @@ def fit_latent_many(
     *,
     starts: Sequence[Sequence[State]] | None = None,
     seeds: Sequence[int],
+    progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
 ) -> list[LatentFit]:
     """Fit several recordings of one shape together, each as if it were alone."""
@@ -114,17 +119,17 @@ def fit_latent_many(
     even = all(recording.even for recording in recordings)
     if settings.scheme == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use scheme="auto".')
-    progress = Progress(checkpoints, recordings, settings, starts, tuple(seeds))
+    done = Progress(checkpoints, recordings, settings, starts, tuple(seeds), tell=progress)
     first: ImpactScheme = "constraint_exact" if settings.scheme == "auto" else settings.scheme
     with jax.enable_x64(True):
-        fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first, progress)]
+        fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first, done)]
         # Velocities that are declared to lie between the samples come from such a scheme.
         staggered = scene.velocity_grid == "sample"
         # Runs that single impacts fill tell little of where between samples velocities lie.
         doubtful = not all(short(recording) for recording in recordings) and any(map(_doubtful, fits[0]))
         if settings.scheme == "auto" and even and (staggered or doubtful):
-            fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange", progress))
-    seconds = progress.seconds / len(recordings)
+            fits.append(_fit_scheme(recordings, scene, settings, starts, seeds, "cd_lagrange", done))
+    seconds = done.seconds / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]
     return [replace(fit, seconds=seconds) for fit in best]
 
@@ -145,7 +150,7 @@ def _fit_scheme(
     starts: Sequence[Sequence[State]] | None,
     seeds: Sequence[int],
     scheme: ImpactScheme,
-    progress: Progress,
+    done: Progress,
 ) -> list[LatentFit]:
     learned = settings.learned
     template = ImpactNetwork(
@@ -191,6 +196,7 @@ def _fit_scheme(
     improvers = partial(improver, unravel, own)
     improve = improvers(_most(problems, template))
     first = _pick(estimate, np.arange(len(problems)) * settings.starts)
+    done.expect(len(horizons) + (scheme != "cd_lagrange" and not problems[0].short))
     # All stages are compiled from now on, in their order.
     improve.prepare(template, LOOSE, *_inputs(estimate, batch, places))
     for coarser in later:
@@ -200,7 +206,7 @@ def _fit_scheme(
     segments = problems[0].segments(whole, free=False)
     most = problems[0].most(template) if problems[0].short else None
     retracer(own, most).prepare(template, local, segments.duration, segments.schedule)
-    run = partial(_run, template, improvers, progress, history)
+    run = partial(_run, template, improvers, done, history)
     outcome = run(estimate, batch, places, starts=settings.starts)
     picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
@@ -284,7 +290,7 @@ def _reconsider(
 def _run(
     template: ImpactNetwork,
     improver: Callable[[int | None], KeptFunction],
-    progress: Progress,
+    done: Progress,
     history: list[np.ndarray],
     estimate: Estimate,
     problems: Sequence[Problem],
@@ -301,7 +307,7 @@ def _run(
     enough = SETTLED * (max(1.0, len(places.run) / 20) if problems[0].short else 1.0)
     hinge, before = LOOSE, -np.inf
     number = 0
-    stage = progress.stage(Outcome.like(estimate), 0.0)
+    stage = done.stage(Outcome.like(estimate), 0.0)
 
     def improved(hinge: float, estimate: Estimate) -> tuple[Outcome, np.ndarray]:
         outcome = improve(template, hinge, units, estimate, data, priors)

@@ -112,7 +112,10 @@ def test_a_fit_of_states_and_contacts_reads_all_its_rounds(tmp_path, monkeypatch
     ball = carom.systems.BouncingBall(restitution=0.8)
     recording = carom.simulate(ball, steps=60, step_size=0.02, noise=0.02, starts=[ball.start], seed=1)
     settings = carom.LatentSettings(hidden=4, starts=2)
-    first = fit_latent(recording, settings, checkpoints=tmp_path)
+    told: list[float] = []
+    first = fit_latent(recording, settings, progress=told.append, checkpoints=tmp_path)
+    assert 0 < told[0] < told[-1] < 1
+    assert told == sorted(told)
     call = KeptFunction.__call__
 
     def refuse_rounds(self, *arguments):
