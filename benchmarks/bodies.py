@@ -157,7 +157,7 @@ def cost(balls: int, *, gravity: bool) -> dict:
     scenes, steps = max(2, 512 // balls), 50
     system = table(balls, gravity=gravity)
     start, arrays, intervals = starts(system, scenes), system.balls(), jnp.full((steps,), 0.01)
-    neighbours = 16 if gravity and balls > LISTED else None
+    neighbours = 16 if balls > LISTED else None
     motion = jax.jit(partial(event_driven_motion, report="none", neighbours=neighbours))
     compiled = motion.lower(arrays, start, intervals).compile()
     memory: Any = compiled.memory_analysis()

@@ -68,7 +68,7 @@ def event_driven_motion(
     position, velocity = (jnp.moveaxis(x, -1, 0) for x in (start.position, start.velocity))
     acceleration = None if balls.gravity is None else jnp.zeros_like(velocity)
     if balls.gravity is None and report == "none" and len(intervals):
-        samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, settings)
+        samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, settings, neighbours)
         return samples, EventReport(None, None, exhausted, grazing, jnp.zeros_like(grazing))
     flight = Flight(position, velocity, acceleration)
     progress = begin(balls, flight, report=report)

@@ -14,7 +14,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from carom.integrators.encounters import Settings, event_of, exact_instant, meeting, velocity_changes
-from carom.integrators.flights import Codes, Components, Flight, earliest
+from carom.integrators.flights import Codes, Components, Flight, dot, earliest
+from carom.integrators.neighbours import neighbour_lists
 from carom.integrators.next_events import next_events
 from carom.integrators.settling import settle
 from carom.mechanics import Balls
@@ -41,8 +42,13 @@ def free_motion(
     velocity: Components,
     intervals: Float[Array, "steps"],
     settings: Settings,
+    neighbours: int | None,
 ) -> tuple[State, Bool[Array, "scenes"], Bool[Array, "scenes"]]:
-    """The states after every interval; which scenes were exhausted, which grazed."""
+    """The states after every interval; which scenes were exhausted, which grazed.
+
+    A body is compared with all others whatever `neighbours` are, but one or two bodies at a time; only in
+    scenes that are exhausted are there many, and then it is with so many at most.
+    """
     steps = len(intervals)
     size = min(WINDOW, steps)
     padded = jnp.pad(intervals, (0, -steps % size)).reshape(-1, size)
@@ -56,7 +62,7 @@ def free_motion(
         phase, times, events, exhausted, grazing = carry
         instants = jnp.cumsum(intervals)
         window, unspent = _through(
-            balls, _Window(phase, now, times, events, empty, grazing), settings, instants
+            balls, _Window(phase, now, times, events, empty, grazing), settings, instants, neighbours
         )
         samples = _samples(phase, window.flights, instants)
         end = instants[-1]
@@ -103,7 +109,11 @@ def _upcoming(balls: Balls, flight: Flight, own: Flight, subjects, settings: Set
 
 
 def _through(
-    balls: Balls, window: _Window, settings: Settings, instants: Float[Array, "samples"]
+    balls: Balls,
+    window: _Window,
+    settings: Settings,
+    instants: Float[Array, "samples"],
+    neighbours: int | None,
 ) -> tuple[_Window, Bool[Array, "scenes"]]:
     """All impacts of a window, and which scenes had more than there may be."""
     limit = lax.stop_gradient(instants[-1])
@@ -120,7 +130,10 @@ def _through(
     window = lax.while_loop(unfinished, go_on, (0, window))[1]
     unspent = jnp.any(window.times < limit, axis=1)
     window = lax.cond(
-        jnp.any(unspent), lambda w: _give_up(balls, w, settings, instants, unspent), lambda w: w, window
+        jnp.any(unspent),
+        lambda w: _give_up(balls, w, settings, instants, unspent, neighbours),
+        lambda w: w,
+        window,
     )
     return window, unspent
 
@@ -182,14 +195,29 @@ def _set(values: Array, places: Int[Array, "scenes 2"], new: Array) -> Array:
 
 
 def _give_up(
-    balls: Balls, window: _Window, settings: Settings, instants: Float[Array, "samples"], scenes
+    balls: Balls,
+    window: _Window,
+    settings: Settings,
+    instants: Float[Array, "samples"],
+    scenes: Bool[Array, "scenes"],
+    neighbours: int | None,
 ) -> _Window:
     """Let everything in scenes that exceed all bounds settle until the end of the window."""
     every = jnp.broadcast_to(scenes[:, None], window.times.shape)
     limit, clock = lax.stop_gradient((instants[-1], window.clock))
     flight = _flight(window.phase).after(clock)
-    result = settle(balls, flight, every, None, limit - clock, rest_speed=settings.rest_speed)
-    after = jnp.concatenate(Flight(flight.position, result.velocity, None).after(-clock)[:2])
+    lists, crowded = None, jnp.zeros_like(scenes)
+    if neighbours is not None:
+        # However a scene settles, no body becomes faster than all its energy makes the lightest.
+        energy = jnp.sum(balls.masses[None] * dot(flight.velocity, flight.velocity), axis=1)
+        reach = 2 * (limit - clock) * jnp.sqrt(energy / jnp.min(balls.masses))
+        place, radii, reach = lax.stop_gradient((flight.position, balls.radii, reach))
+        lists, crowded = neighbour_lists(place, radii, reach, capacity=neighbours)
+    result = settle(balls, flight, every, lists, limit - clock, rest_speed=settings.rest_speed)
+    # Where not all fit on the lists, everything stops: that overlaps nothing and gains nothing.
+    stop = (scenes & crowded)[None, :, None]
+    flight = flight._replace(velocity=jnp.where(stop, 0, result.velocity))
+    after = jnp.concatenate(flight.after(-clock)[:2])
     phase = jnp.where(every[None], after, window.phase)
     slot = jnp.where(scenes, jnp.sum(instants[None] < clock[:, None], axis=1), len(instants))
     flights = window.flights.at[slot, jnp.arange(len(slot))].set(jnp.moveaxis(phase, 0, -1), mode="drop")

@@ -142,7 +142,9 @@ def _banded(paths: Forecast) -> BandedForecast:
     # A member whose forecast leaves all bounds says nothing that can be drawn.
     others = others[np.isfinite(others).all(axis=(1, 2, 3, 4))]
     if len(others) > 1:
-        low, high = np.quantile(others, [0.5 * (1 - COVERED), 0.5 * (1 + COVERED)], axis=0)
+        # Weibull's places: of one more draw the band holds this share on average, however few there are.
+        ends = [0.5 * (1 - COVERED), 0.5 * (1 + COVERED)]
+        low, high = np.quantile(others, ends, axis=0, method="weibull")
     return BandedForecast(
         np.asarray(paths.position[0]),
         np.asarray(paths.velocity[0]),

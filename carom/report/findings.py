@@ -181,7 +181,7 @@ class Findings:
         low = high = None
         if self.finished.alternatives is not None:
             others = np.asarray(eqx.filter_vmap(along)(self.finished.alternatives))
-            low, high = np.quantile(others, [0.05, 0.95], axis=0)
+            low, high = np.quantile(others, [0.05, 0.95], axis=0, method="weibull")
         return Slope(body, axis, place, np.asarray(along(self.model)), low, high)
 
     @cached_property

@@ -169,7 +169,7 @@ class AbstractBalls(AbstractSystem):
 
 @eqx.filter_jit
 def _motion(balls: Balls, start: State, intervals, report: ReportKind) -> tuple[State, EventReport]:
-    many = balls.bodies > LISTED and (balls.gravity is not None or report != "none")
+    many = balls.bodies > LISTED
     # Round as many balls fit around one ball: 6 in the plane, 12 in space; the rest is for their distance.
     neighbours = min(balls.bodies - 1, 16 if balls.normals.shape[1] == 2 else 40) if many else None
     return event_driven_motion(

@@ -194,8 +194,12 @@ def test_scenes_of_a_batch_do_not_know_of_each_other():
     np.testing.assert_allclose(both.position[:, ::-1], swapped.position, atol=1e-8)
 
 
-@pytest.mark.parametrize("report", ["bodies", "none"])
-def test_more_impacts_than_any_bound_settle_without_overlap(report):
+@pytest.mark.parametrize(
+    "options",
+    [{"report": "bodies"}, {"report": "none"}, {"report": "none", "neighbours": 1}],
+    ids=["with a report", "fast", "fast, with lists"],
+)
+def test_more_impacts_than_any_bound_settle_without_overlap(options):
     """A hundred impacts are due in the interval; after `max_impacts` everything goes without rebound."""
     balls = Balls(
         jnp.array([1.0, 1.0]),
@@ -208,7 +212,7 @@ def test_more_impacts_than_any_bound_settle_without_overlap(report):
         ((0,), (1,)),
     )
     start = State(jnp.array([[[0.8], [0.3]]]), jnp.array([[[-30.0], [20.0]]]))
-    states, report = motion(balls, start, jnp.full(3, 2.0), max_impacts=4, report=report)
+    states, report = motion(balls, start, jnp.full(3, 2.0), max_impacts=4, **options)
     assert report.exhausted.any()
     assert (np.diff(energies(balls, states), axis=0) <= 1e-9).all()
     assert least_gap(balls, states.position) > -1e-9

@@ -147,16 +147,19 @@ def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
         for member in members
     ]
     assert ahead.members == 3
-    low, high = np.quantile(each, [0.05, 0.95], axis=0)
+    low, high = np.quantile(each, [0.05, 0.95], axis=0, method="weibull")
     np.testing.assert_allclose(ahead.low[0], low, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(ahead.high[0], high, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.campaign
 def test_bands_hold_what_they_should():
-    """Over twelve recordings, the truth lies in nine-of-ten bands about nine times of ten."""
+    """Over forty recordings, the truth lies in nine-of-ten bands about nine times of ten.
+
+    Errors within one forecast go together, so that the share of one recording is anything from 0.3 to 1.
+    """
     system = BouncingBall(restitution=0.9)
-    seeds = range(200, 212)
+    seeds = range(400, 440)
     recordings = [carom.simulate(system, steps=400, step_size=0.02, noise=0.1, seed=seed) for seed in seeds]
     splits = [hold_out(recording, 0.25) for recording in recordings]
     fits = fit_latent_many([split.training for split in splits], SETTINGS, seeds=list(seeds))
@@ -167,4 +170,4 @@ def test_bands_hold_what_they_should():
         ahead = forecast_held_out(fit.model, part, alternatives=fit.draws, noise=fit.noise)
         true = truth.position[-len(part.future) :]
         shares.append(float(((true >= ahead.low) & (true <= ahead.high)).mean()))
-    assert 0.75 < np.mean(shares) <= 1.0
+    assert 0.8 < np.mean(shares) <= 0.97
