@@ -153,6 +153,7 @@ def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
 
 
 @pytest.mark.campaign
+@pytest.mark.timeout(1800)
 def test_bands_hold_what_they_should():
     """Over forty recordings, the truth lies in nine-of-ten bands about nine times of ten.
 
