@@ -21,8 +21,10 @@ from carom.integrators.settling import settle
 from carom.mechanics import Balls
 from carom.types import State
 
-WINDOW = 32
-"""Samples between which scenes are on their own: the more, the less the slowest scene holds up the others."""
+WINDOW, SHORTEST = 2048, 16
+"""Samples times bodies between which scenes are on their own, and samples at least.
+
+The longer, the less the slowest scene holds up the others, and the more memory their flights need."""
 
 
 class _Window(NamedTuple):
@@ -50,7 +52,7 @@ def free_motion(
     scenes that are exhausted are there many, and then it is with so many at most.
     """
     steps = len(intervals)
-    size = min(WINDOW, steps)
+    size = min(max(SHORTEST, WINDOW // balls.bodies), steps)
     padded = jnp.pad(intervals, (0, -steps % size)).reshape(-1, size)
     scenes, bodies = position.shape[1:]
     flight = Flight(position, velocity, None)
