@@ -90,7 +90,8 @@ def init(
         found_step=data.step_size,
     )
     touch = " --touch imperfect" if columns.touch and scene.contacts else ""
-    command = f"carom fit {recording}{touch} --hold-out 0.2 --out runs/{recording.stem}"
+    blind = f" --blind {contacts.blind}" if contacts.blind else ""
+    command = f"carom fit {recording}{touch}{blind} --hold-out 0.2 --out runs/{recording.stem}"
     if out != recording.with_suffix(".toml"):
         command += f" --system {out}"
     if json:
@@ -105,6 +106,7 @@ def init(
                 "walls": counts["wall"],
                 "pairs": counts["pair"],
                 "impacts": sum(contacts.impacts),
+                "blind": contacts.blind,
                 "unused": sorted(guess.unused),
                 "next": command,
             }
@@ -116,6 +118,11 @@ def init(
         f"{counts['pair']} pair(s) that touch ({sum(contacts.impacts)} impacts seen). "
         "Correct what is marked as a guess and wrong."
     )
+    if contacts.blind:
+        print(
+            f"Contacts seem to last for several samples; --blind {contacts.blind} hides so many either side "
+            "of each impact from the fit."
+        )
     print(f"Go on with: {command}")
 
 

@@ -2,7 +2,7 @@
 
 Every body is searched for kinks in its motion, in any direction. A kink of one body is an impact at a wall
 whose normal is the direction of the jump; kinks of two bodies at once, in opposite directions, are an impact
-of the pair.
+of the pair. Where hardly any are found, contacts may last for several samples: these are hidden then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
 from carom.learning.contacts import PLACES, PRIOR_LOG_ODDS, between_impacts, peaks_of, possible_impact
+from carom.learning.motion_windows import Windows
 from carom.mechanics import Candidate, Pair, Wall
 
 TOGETHER = 2
@@ -25,6 +26,12 @@ QUIET = 0.25
 """The share of a recording that is taken to be free of impacts, however many there are."""
 EXPLAINED = 3.0
 """The mean square of residuals, over that of noise, up to which a kink explains its window."""
+LASTING = (0, 5, 15, 45)
+"""Samples either side of an impact that are hidden where contacts last."""
+LEFT = 0.05
+"""The share of the misfit of smooth motion up to which a kink explains a window by and large."""
+SHARPER = 5.0
+"""How much greater a jump must be than what accelerations between impacts make of the hidden time."""
 MAXIMUM_SAMPLES = 20_000
 """Samples of a recording that are looked at."""
 
@@ -38,12 +45,14 @@ class ContactGuess:
         impacts: how often each was seen.
         restitution: the median over all impacts; None where there are none.
         masses: relative to body 1, by how far pairs throw each other; 1 where nothing tells.
+        blind: samples either side of an impact that a contact seems to last.
     """
 
     candidates: tuple[Candidate, ...]
     impacts: tuple[int, ...]
     restitution: float | None
     masses: tuple[float, ...]
+    blind: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,18 +95,22 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         ((1.0,), (2,), 0.8)
     """
     require_moderate(recording)
-    found: list[_Impact] = []
-    looked_at = 0
+    runs: list[Run] = []
     for run in recording.runs:
-        if looked_at >= MAXIMUM_SAMPLES:
-            break
-        run = run.part(slice(0, MAXIMUM_SAMPLES - looked_at))
-        looked_at += len(run)
-        if len(run) >= 8:
-            found += _impacts(run)
-    walls = _walls([impact for impact in found if len(impact.bodies) == 1])
-    pairs = _pairs([impact for impact in found if len(impact.bodies) == 2], recording.dimension)
-    chosen = [*walls, *pairs]
+        left = MAXIMUM_SAMPLES - sum(len(run) for run in runs)
+        if left >= 8 and len(run) >= 8:
+            runs.append(run.part(slice(0, left)))
+    chosen, blind = _groups([impact for run in runs for impact in _impacts(run)], recording.dimension), 0
+    # Runs are mostly recorded for what happens in them.
+    if len(runs) > 2 and sum(len(group) for _, group in chosen) < 0.5 * len(runs):
+        tried = {blind: _common(_lasting(runs, blind), recording.dimension, len(runs)) for blind in LASTING}
+        most = max(sum(len(group) for _, group in groups) for groups in tried.values())
+        if most:
+            blind, chosen = next(
+                (blind, groups)
+                for blind, groups in tried.items()
+                if sum(len(group) for _, group in groups) > 0.96 * most
+            )
     members = [impact for _, group in chosen for impact in group]
     ratios = [impact.restitution for impact in members]
     return ContactGuess(
@@ -105,16 +118,39 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         tuple(len(group) for _, group in chosen),
         float(np.clip(np.median(ratios), 0, 1)) if ratios else None,
         _masses(recording.bodies, members),
+        blind,
     )
 
 
-def _impacts(run: Run) -> list[_Impact]:
-    """Kinks put together to impacts."""
-    by_body = [_kinks(run, body) for body in range(run.position.shape[1])]
+def _groups(impacts: Sequence[_Impact], dimension: int) -> list[tuple[Candidate, list[_Impact]]]:
+    walls = _walls([impact for impact in impacts if len(impact.bodies) == 1])
+    return [*walls, *_pairs([impact for impact in impacts if len(impact.bodies) == 2], dimension)]
+
+
+def _lasting(runs: Sequence[Run], blind: int) -> list[_Impact]:
+    return [
+        impact for run in runs if len(run) > 4 * blind + 16 for impact in _impacts(run, blind, roughly=True)
+    ]
+
+
+def _common(impacts: Sequence[_Impact], dimension: int, runs: int) -> list[tuple[Candidate, list[_Impact]]]:
+    """What happens in a good part of the runs: what is seen roughly is seen wrongly now and then."""
+    groups = _groups(impacts, dimension)
+    return [(candidate, group) for candidate, group in groups if len(group) >= max(3, 0.25 * runs)]
+
+
+def _impacts(run: Run, blind: int = 0, *, roughly: bool = False) -> list[_Impact]:
+    """Kinks put together to impacts.
+
+    Arguments:
+        blind: samples either side of a kink that do not count.
+        roughly: also where a kink explains most of a window but not all to the noise.
+    """
+    by_body = [_kinks(run, body, blind, roughly) for body in range(run.position.shape[1])]
     left = [kink for kinks in by_body for kink in kinks]
     found = []
     for a, b in combinations(left, 2):
-        if a.body == b.body or abs(a.step - b.step) > TOGETHER or a not in left or b not in left:
+        if a.body == b.body or abs(a.step - b.step) > TOGETHER + blind or a not in left or b not in left:
             continue
         impact = _of_pair(a, b, run)
         if impact is not None:
@@ -128,7 +164,7 @@ def _impacts(run: Run) -> list[_Impact]:
     return found
 
 
-def _kinks(run: Run, body: int) -> list[_Kink]:
+def _kinks(run: Run, body: int, blind: int, roughly: bool) -> list[_Kink]:
     """Jumps of one body's velocity in any direction."""
     alone = Run(
         run.time,
@@ -136,7 +172,12 @@ def _kinks(run: Run, body: int) -> list[_Kink]:
         None if run.velocity is None else run.velocity[:, [body]],
     )
     between = between_impacts(alone, quiet=QUIET)
-    windows, steps, dimension = between.windows, len(run) - 1, run.position.shape[2]
+    steps, dimension, half_width = len(run) - 1, run.position.shape[2], between.half_width + 2 * blind
+    windows, base = between.windows, between.misfit
+    if blind:
+        windows = Windows(alone, half_width, blind=blind)
+        smooth = windows.fit(None, None, between.weight, between.stiffness)
+        base = smooth.misfit(between.weight, between.stiffness)
     directions = np.broadcast_to(np.eye(dimension), (steps, dimension, dimension))
     log_odds = np.full(steps, -np.inf)
     kink = np.zeros((3, steps, dimension))  # position, velocity before, velocity after
@@ -144,12 +185,18 @@ def _kinks(run: Run, body: int) -> list[_Kink]:
         fit = windows.fit(directions, place, between.weight, between.stiffness)
         left = fit.misfit(between.weight, between.stiffness)
         # Where an impact is elsewhere in the window, a kink explains much and still leaves much.
-        gain = np.where(left < EXPLAINED * fit.counts.sum(axis=1), 0.5 * (between.misfit - left), -np.inf)
+        explained = left < EXPLAINED * fit.counts.sum(axis=1)
+        if roughly:
+            # A smooth turn that is hidden looks like a bounce, but jumps no more than it bends elsewhere.
+            jump = np.linalg.norm((fit.velocity_after - fit.velocity_before)[:, 0], axis=1)
+            bent = between.acceleration * windows.step * (2 * blind + 2)
+            explained = (explained | (left < LEFT * base)) & (jump > SHARPER * bent)
+        gain = np.where(explained, 0.5 * (base - left), -np.inf)
         better = gain > log_odds
         log_odds[better] = gain[better]
         for part, value in zip(kink, (fit.position, fit.velocity_before, fit.velocity_after), strict=True):
             part[better] = value[better, 0]
-    chosen = peaks_of((log_odds + PRIOR_LOG_ODDS)[:, None], between.half_width, np.ones((1, 1), bool))
+    chosen = peaks_of((log_odds + PRIOR_LOG_ODDS)[:, None], half_width, np.ones((1, 1), bool))
     return [_Kink(body, int(step), *kink[:, step]) for step in np.flatnonzero(chosen[:, 0])]
 
 

@@ -6,6 +6,7 @@ import pytest
 from carom.data import Recording, Run
 from carom.learning.contact_guess import guess_contacts
 from carom.mechanics import Pair, Wall
+from tests.riders import encounters
 
 STEP = 0.01
 TIME = STEP * np.arange(120)
@@ -77,3 +78,30 @@ def test_smooth_motion_has_no_contacts(seed):
     guess = guess_contacts(recording(path, noise=0.01, seed=seed))
     assert guess.candidates == ()
     assert guess.restitution is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contacts_that_last_are_seen_in_all_runs(seed):
+    """Bumpers that are pressed for twenty samples, as sharp as motion capture sees them."""
+    generator = np.random.default_rng(seed)
+    speeds, ratio = generator.uniform(0.3, 2.0, 8), generator.uniform(0.7, 1.4)
+    time = np.arange(0, 0.8, 0.002)
+    law = {"scatter": 0.0, "generator": generator}
+    cases = encounters(speeds, lambda speed: 0.6, **law, mass_ratio=ratio, duration=0.04)
+    runs = [case.run(time, generator.uniform(0.3, 0.5), 2e-5, generator) for case in cases]
+    guess = guess_contacts(Recording(tuple(runs), 0.002))
+    assert [(type(c), c.bodies) for c in guess.candidates] == [(Pair, (0, 1))]
+    assert guess.impacts == (8,)
+    assert guess.blind >= 5
+    assert abs(guess.restitution - 0.6) < 0.1
+    assert abs(np.log(guess.masses[1] / ratio)) < 0.15
+
+
+def test_many_smooth_runs_have_no_contacts():
+    generator = np.random.default_rng(9)
+    rates, phases = generator.uniform(2, 6, (6, 2)), generator.uniform(0, 6, (6, 2))
+    paths = [
+        np.cos(rate * TIME[:, None] + phase)[:, :, None] for rate, phase in zip(rates, phases, strict=True)
+    ]
+    for noise in (1e-5, 0.01):
+        assert guess_contacts(recording(*paths, noise=noise, seed=1)).candidates == ()
