@@ -59,7 +59,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             raise unreadable(path, "its arrays are too large")
         with warnings.catch_warnings(), np.load(path, allow_pickle=False) as stored:
             warnings.simplefilter("ignore")  # Python's, of odd escapes in a damaged header
-            return dict(stored)
+            arrays = dict(stored)
+        if not all(isinstance(part, np.ndarray) for part in arrays.values()):
+            raise unreadable(path, "it has something else than arrays in it")
+        return arrays
     except InputError:
         raise
     except Exception as error:

@@ -72,4 +72,10 @@ def _model(
 
 
 def _stack(models: list[ImpactNetwork]) -> ImpactNetwork:
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, np.float32) for leaf in leaves]), *models)
+    # What nothing determines may be drawn from beyond what single precision holds.
+    largest = np.finfo(np.float32).max
+
+    def stacked(*leaves) -> np.ndarray:
+        return np.clip(np.stack([np.asarray(leaf) for leaf in leaves]), -largest, largest).astype(np.float32)
+
+    return jax.tree.map(stacked, *models)

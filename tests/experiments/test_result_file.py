@@ -1,6 +1,7 @@
 """Results on disk: what is written is read, and what was changed is refused by name."""
 
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -85,3 +86,13 @@ def test_a_damaged_result_of_a_reproduction_is_named(folder, command, tmp_path, 
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"{path.name}: the file cannot be read" in error
+
+
+def test_what_is_no_array_is_refused(tmp_path):
+    """NumPy hands out bytes as they are where a member of the archive has no header of an array."""
+    path = tmp_path / "unit.npz"
+    write_arrays(path, {"a": np.ones(3)})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("b.npy", b"no array")
+    with pytest.raises(InputError, match="something else than arrays"):
+        read_arrays(path)
