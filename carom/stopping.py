@@ -1,10 +1,12 @@
-"""Ctrl-C while the command line is still loading, which takes a second or two."""
+"""How the command line ends early: by Ctrl-C, also while it is still loading, or because it was refused."""
 
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 
 def stop_quietly_while_loading() -> None:
@@ -23,6 +25,16 @@ def loaded() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def leave(status: int) -> NoReturn:
+    """End with a status; the command line at once, without waiting for programs that are being compiled."""
+    if _is_command_line():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 def _stop(*_: object) -> None:
     os.write(2, b"carom: stopped.\n")
     os._exit(130)  # nothing has begun that would have to be cleaned up
@@ -32,4 +44,5 @@ def _is_command_line() -> bool:
     if sys.argv[:1] == ["-m"]:  # as it is until the module that was named is found
         after = sys.orig_argv[sys.orig_argv.index("-m") + 1 :] if "-m" in sys.orig_argv else []
         return after[:1] == ["carom"]
-    return bool(sys.argv) and Path(sys.argv[0]).stem == "carom"
+    path = Path(sys.argv[0]) if sys.argv else Path()
+    return path.stem == "carom" or path.parts[-2:] == ("carom", "__main__.py")

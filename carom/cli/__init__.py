@@ -9,7 +9,7 @@ import tyro
 from carom import __version__
 from carom.cli.output import discard_output, flush_output
 from carom.errors import InputError
-from carom.stopping import loaded
+from carom.stopping import leave, loaded
 
 COMMANDS = ("simulate", "init", "fit", "forecast", "compare", "report", "show", "reproduce", "demo")
 """Each is the function of this name in the module of this name."""
@@ -28,10 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             flush_output()
     except InputError as error:
         print(f"carom: {error}", file=sys.stderr)
-        sys.exit(2)
+        leave(2)
     except KeyboardInterrupt:
         print("carom: stopped.", file=sys.stderr)
-        sys.exit(130)
+        leave(130)
     except BrokenPipeError:
         # The reader of our output has gone (`carom … | head`); nothing is left to say.
         discard_output()

@@ -141,7 +141,7 @@ def fit(
         if touch == "none":
             raise InputError("--touch none: the recipe carom has --touch inferred for that.")
         require_range("--hidden", hidden, 1, 256)
-        require_range("--blind", blind, 0, 10_000)
+        require_range("--blind", blind, 0, (max(len(run) for run in data.runs) - 1) // 4)
         chosen = LatentSettings(
             touch=touch or "inferred",
             sensor=sensor,
@@ -231,6 +231,8 @@ def learned_from(stated: Learn, chosen: tuple[str, ...] | None, laws: Laws = "ea
     if "gap" in chosen and "radii" in chosen:
         raise InputError("--learn: gap and radii are two ways to say where surfaces are; choose one.")
     speed, constant = "restitution-speed" in chosen, "restitution" in chosen
+    if speed and constant:
+        raise InputError("--learn: restitution is constant or restitution-speed; choose one.")
     return Learned(
         restitution="speed" if speed else "constant" if constant else "fixed",
         laws=laws,

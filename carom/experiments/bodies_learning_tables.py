@@ -25,7 +25,7 @@ def restitution_markdown(document: Document) -> str:
         "asked: within",
         "comes out",
     ]
-    header += ["oracle: greatest error", "chunks set aside", "DiffCoSim"]
+    header += ["oracle: greatest error", "chunks set aside", "e by DiffCoSim"]
     rows = []
     for piece in _pieces(document, "restitution"):
         row, lines = piece["row"], piece["rows"]

@@ -74,7 +74,8 @@ class _Impact:
 
     bodies: tuple[int, ...]
     normal: Float[np.ndarray, "dimension"]
-    offset: float
+    place: Float[np.ndarray, "dimension"]
+    """Where the first body was, from the second one if there are two."""
     restitution: float
     ratio: float = 1.0
     """The mass of the second body over that of the first."""
@@ -101,11 +102,12 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         if left >= 8 and len(run) >= 8:
             runs.append(run.part(slice(0, left)))
     chosen, blind = _groups([impact for run in runs for impact in _impacts(run)], recording.dimension), 0
-    # Runs are mostly recorded for what happens in them.
-    if len(runs) > 2 and sum(len(group) for _, group in chosen) < 0.5 * len(runs):
+    # Runs are mostly recorded for what happens in them; where little is seen, it may be that contacts last.
+    seen = sum(len(group) for _, group in chosen)
+    if len(runs) > 2 and seen < 0.5 * len(runs):
         tried = {blind: _common(_lasting(runs, blind), recording.dimension, len(runs)) for blind in LASTING}
         most = max(sum(len(group) for _, group in groups) for groups in tried.values())
-        if most:
+        if most > 2 * seen:
             blind, chosen = next(
                 (blind, groups)
                 for blind, groups in tried.items()
@@ -160,7 +162,7 @@ def _impacts(run: Run, blind: int = 0, *, roughly: bool = False) -> list[_Impact
         normal = kink.jump / max(float(np.linalg.norm(kink.jump)), 1e-300)
         before, after = float(normal @ kink.before), float(normal @ kink.after)
         if _may_be_impact(before, after):
-            found.append(_Impact((kink.body,), normal, float(normal @ kink.position), -after / before))
+            found.append(_Impact((kink.body,), normal, kink.position, -after / before))
     return found
 
 
@@ -215,7 +217,7 @@ def _of_pair(a: _Kink, b: _Kink, run: Run) -> _Impact | None:
         return None
     if not _may_be_impact(before, after):
         return None
-    return _Impact((a.body, b.body), normal, distance, -after / before, lengths[0] / lengths[1])
+    return _Impact((a.body, b.body), normal, apart, -after / before, lengths[0] / lengths[1])
 
 
 def _may_be_impact(before: float, after: float) -> bool:
@@ -235,8 +237,8 @@ def _walls(impacts: Sequence[_Impact]) -> list[tuple[Wall, list[_Impact]]]:
     found = []
     for group in groups:
         normal = _upright(np.median([impact.normal for impact in group], axis=0))
-        # Places along the normal that is chosen, not along that of each kink.
-        offset = float(np.median([impact.offset * float(impact.normal @ normal) for impact in group]))
+        # Along the normal that is chosen, not along that of each kink, which friction turns.
+        offset = float(np.median([normal @ impact.place for impact in group]))
         found.append((Wall(group[0].bodies[0], tuple(normal.tolist()), offset), group))
     return sorted(found, key=lambda pair: (pair[0].body, pair[0].normal))
 
@@ -261,7 +263,8 @@ def _pairs(impacts: Iterable[_Impact], dimension: int) -> list[tuple[Pair, list[
     for (first, second), group in groups.items():
         if dimension == 1 and len(groups.get((second, first), [])) > len(group):
             continue  # seen the other way round more often: noise
-        found.append((Pair(first, second, float(np.median([i.offset for i in group]))), group))
+        apart = [float(i.place[0] if dimension == 1 else np.linalg.norm(i.place)) for i in group]
+        found.append((Pair(first, second, float(np.median(apart))), group))
     return sorted(found, key=lambda pair: pair[0].bodies)
 
 

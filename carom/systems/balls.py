@@ -159,7 +159,9 @@ class AbstractBalls(AbstractSystem):
             ):
                 whole[0, here], whole[1:, here] = part, later
 
-        begins = range(0, scenes, max(size, 1))
+        if not scenes:
+            return result
+        begins = range(0, scenes, size)
         if len(begins) > 1:
             fill(0)  # compiled once, before all others
             with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -127,3 +127,22 @@ def test_an_interruption_while_loading_is_a_word(library, tmp_path):
     printed, error = process.communicate()
     assert (process.returncode, printed, error) == (130, "", "carom: stopped.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_does_not_wait_for_what_is_compiled(ball):
+    """A first fit traces and compiles in threads for many seconds."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "carom", "fit", str(ball), "--out", str(ball.parent / "run")],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "CAROM_CACHE": "off"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not (ball.parent / "run").exists():
+        time.sleep(0.05)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, error = process.communicate()
+    assert (process.returncode, error) == (130, "carom: stopped.\n")
+    assert time.monotonic() - began < 5

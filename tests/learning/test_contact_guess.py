@@ -1,11 +1,14 @@
 """Walls and pairs from kinks in motions that are known in closed form."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from carom.data import Recording, Run
 from carom.learning.contact_guess import guess_contacts
 from carom.mechanics import Pair, Wall
+from carom.systems import Billiards
 from tests.riders import encounters
 
 STEP = 0.01
@@ -105,3 +108,32 @@ def test_many_smooth_runs_have_no_contacts():
     ]
     for noise in (1e-5, 0.01):
         assert guess_contacts(recording(*paths, noise=noise, seed=1)).candidates == ()
+
+
+def test_friction_turns_kinks_but_not_the_place_of_a_wall():
+    """Balls that slide along a floor while they bounce, far from the origin."""
+    table = Billiards(size=(3.0, 1.0), radii=(0.1,), restitution=0.9, friction=0.3)
+    starts = [table.random_start(seed) for seed in range(40)]
+    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
+    motions = table.motions(stacked, steps=80, step_size=0.01)
+    generator, time = np.random.default_rng(0), 0.01 * np.arange(81)
+    noise = [1e-3 * generator.standard_normal((2, 81, 1, 2)) for _ in starts]
+    runs = [
+        Run(time, motions.position[:, k] + n[0], motions.velocity[:, k] + n[1]) for k, n in enumerate(noise)
+    ]
+    guess = guess_contacts(Recording(tuple(runs), 0.01))
+    true = {(1, 0): 0.1, (0, 1): 0.1, (0, -1): -0.9, (-1, 0): -2.9}
+    assert len(guess.candidates) >= 3
+    for wall in guess.candidates:
+        assert abs(wall.offset - true[wall.normal]) < 0.01
+
+
+def test_a_wall_that_few_runs_touch_stays():
+    """Twenty runs: six bounce at a floor, three at a ceiling, and in the others nothing happens."""
+    heights = [
+        np.abs(0.5 - TIME) * (1.0 if k < 6 else 0.0) + np.where(k < 9, 0.0, 0.3 * TIME) for k in range(20)
+    ]
+    heights[6:9] = [2 - np.abs(0.7 - TIME) for _ in range(3)]
+    guess = guess_contacts(recording(*(h[:, None, None] for h in heights)))
+    assert [wall.normal for wall in guess.candidates] == [(-1.0,), (1.0,)]
+    assert (guess.impacts, guess.blind) == ((3, 6), 0)
