@@ -143,8 +143,9 @@ def test_a_contact_that_was_not_seen_is_not_determined():
     ceiling = Wall(0, (-1.0,), offset=-30.0)
     scene = replace(recording.scene, candidates=(*recording.scene.candidates, ceiling))
     fit = carom.fit(recording.with_scene(scene), learned=RESTITUTION)
-    seen, _, unseen, place = fit.parameters
-    assert_within(seen, 0.8)
+    found = {parameter.name: parameter for parameter in fit.parameters}
+    assert_within(found["restitution of body 1 at wall 1"], 0.8)
+    unseen, place = (found[f"{what} of body 1 at wall 2"] for what in ("restitution", "surface"))
     assert unseen.value is None
     assert place.value is None
     assert "no such impact was seen" in unseen.words
