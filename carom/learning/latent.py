@@ -29,6 +29,7 @@ from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem, short
 from carom.learning.reconsidering import changes, reconsider
 from carom.learning.rescheduling import reschedule
+from carom.learning.rounds import LOOSE, by_start, joined, most_decided, pick, round_inputs, run_rounds, stack
 from carom.learning.run_unknowns import RunShape
 from carom.learning.segments import Layout, layout
 from carom.learning.touch_sensor import PERFECT, Touch
@@ -36,19 +37,12 @@ from carom.learning.unknowns import initial_shared
 from carom.mechanics import Scene
 from carom.models import ImpactNetwork
 from carom.models.impact_network import ImpactScheme
-from carom.programs import KeptFunction
 from carom.types import State
 
-LOOSE, HINGE = 0.3, 3e-3
-"""How softly scheduled impacts are kept within their time, at first and in the end, as a share of a step."""
 FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
 SCATTER = 0.2
 """How widely restitutions scatter from run to run, before anything is known."""
-ROUNDS, SETTLED = 16, 0.2
-"""Rounds of a stage at most, and the change of the log-likelihood that ends it."""
-
-
 RESCHEDULES = 4
 """Times at most that impacts are moved to likelier steps."""
 RECONSIDERATIONS = 8
@@ -194,32 +188,32 @@ def _fit_scheme(
     )
     history: list[np.ndarray] = []
     improvers = partial(improver, unravel, own)
-    improve = improvers(_most(problems, template))
-    first = _pick(estimate, np.arange(len(problems)) * settings.starts)
+    improve = improvers(most_decided(problems, template))
+    first = pick(estimate, np.arange(len(problems)) * settings.starts)
     done.expect(len(horizons) + (scheme != "cd_lagrange" and not problems[0].short))
     # All stages are compiled from now on, in their order.
-    improve.prepare(template, LOOSE, *_inputs(estimate, batch, places))
+    improve.prepare(template, LOOSE, *round_inputs(estimate, batch, places))
     for coarser in later:
-        improve.prepare(template, LOOSE, *_inputs(_joined(first, places, coarser), problems, coarser))
+        improve.prepare(template, LOOSE, *round_inputs(joined(first, places, coarser), problems, coarser))
     whole = (later or [places])[-1]
-    local = _pick(_joined(first, places, whole), 0).unknowns.local
+    local = pick(joined(first, places, whole), 0).unknowns.local
     segments = problems[0].segments(whole, free=False)
     most = problems[0].most(template) if problems[0].short else None
     retracer(own, most).prepare(template, local, segments.duration, segments.schedule)
-    run = partial(_run, template, improvers, done, history)
+    run = partial(run_rounds, template, improvers, done, history)
     outcome = run(estimate, batch, places, starts=settings.starts)
-    picked = np.argmax(_by_start(outcome.log_likelihood, settings.starts), axis=1)
+    picked = np.argmax(by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
-    outcome = _pick(outcome, chosen)
+    outcome = pick(outcome, chosen)
     history[:] = [values[chosen] for values in history]
     if scheme == "cd_lagrange":
         problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
     if problems[0].short and scheme != "cd_lagrange":
         problems, outcome = _reconsider(run, problems, template, unravel, outcome, places)
     for coarser in later:
-        joined = _joined(outcome.estimate, places, coarser)
+        longer = joined(outcome.estimate, places, coarser)
         places = coarser
-        outcome = run(joined, problems, places, tighten=coarser is later[-1])
+        outcome = run(longer, problems, places, tighten=coarser is later[-1])
     freed = outcome
     if scheme != "cd_lagrange" and not problems[0].short:
         freed = run(outcome.estimate, problems, places, free=True)
@@ -231,8 +225,8 @@ def _fit_scheme(
             own,
             settings,
             places,
-            _pick(outcome, index),
-            _pick(freed, index),
+            pick(outcome, index),
+            pick(freed, index),
             history=tuple(float(values[index]) for values in history),
         )
         for index, problem in enumerate(problems)
@@ -250,7 +244,7 @@ def _reschedule(
     """Impacts at the steps that the model finds likeliest, and the model anew, until none moves."""
     for _ in range(RESCHEDULES):
         moved = [
-            reschedule(problem, template, unravel, _pick(outcome, index).estimate, LOOSE)
+            reschedule(problem, template, unravel, pick(outcome, index).estimate, LOOSE)
             for index, problem in enumerate(problems)
         ]
         settled = all(
@@ -277,95 +271,11 @@ def _reconsider(
     for _ in range(RECONSIDERATIONS):
         before = problems
         found = [
-            reconsider(problem, template, unravel, _pick(outcome, index).estimate, LOOSE)
+            reconsider(problem, template, unravel, pick(outcome, index).estimate, LOOSE)
             for index, problem in enumerate(problems)
         ]
         problems = [problem for problem, _ in found]
         if not any(changes(old, new) for old, new in zip(before, problems, strict=True)):
             break
-        outcome = run(_stack([estimate for _, estimate in found]), problems, places)
+        outcome = run(stack([estimate for _, estimate in found]), problems, places)
     return problems, outcome
-
-
-def _run(
-    template: ImpactNetwork,
-    improver: Callable[[int | None], KeptFunction],
-    done: Progress,
-    history: list[np.ndarray],
-    estimate: Estimate,
-    problems: Sequence[Problem],
-    places: Layout,
-    *,
-    free: bool = False,
-    tighten: bool = False,
-    starts: int = 1,
-) -> Outcome:
-    """Round after round until the likelihood settles, of several starts that of the best."""
-    improve = improver(_most(problems, template, free=free))
-    units, estimate, data, priors = _inputs(estimate, problems, places, free=free)
-    # Each of many short runs may still move a little.
-    enough = SETTLED * (max(1.0, len(places.run) / 20) if problems[0].short else 1.0)
-    hinge, before = LOOSE, -np.inf
-    number = 0
-    stage = done.stage(Outcome.like(estimate), 0.0)
-
-    def improved(hinge: float, estimate: Estimate) -> tuple[Outcome, np.ndarray]:
-        outcome = improve(template, hinge, units, estimate, data, priors)
-        return outcome, np.asarray(outcome.log_likelihood)
-
-    while True:
-        outcome, likelihood = stage.round(partial(improved, hinge, estimate))
-        estimate = outcome.estimate
-        history.append(likelihood)
-        best = np.max(_by_start(likelihood, starts), axis=1)
-        # What is not finite will not settle by itself, nor should the others wait for it.
-        moving = np.isfinite(best) & ((best > before + enough) | (best < before - enough))
-        number += 1
-        if number == ROUNDS or (not moving.any() and (hinge <= HINGE or not tighten)):
-            return outcome
-        before = best
-        hinge = max(HINGE, 0.3 * hinge) if tighten else hinge
-
-
-def _most(problems: Sequence[Problem], template: ImpactNetwork, *, free: bool = False) -> int | None:
-    """How many contacts a step has at most by schedule; None where all are to be looked at."""
-    found = [None if free else problem.most(template) for problem in problems]
-    return None if None in found else max(number for number in found if number is not None)
-
-
-def _inputs(estimate: Estimate, problems: Sequence[Problem], places: Layout, *, free: bool = False):
-    """What a round is given: units, the estimate with known starts in it, data, priors of the segments."""
-    units = _stack([problem.units for problem in problems])
-    data = _stack([problem.segments(places, free=free) for problem in problems])
-    known = [
-        problem.with_known_starts(local, places)
-        for problem, local in zip(problems, estimate.unknowns.local, strict=True)
-    ]
-    local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
-    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
-    return units, estimate, data, (mean, precision)
-
-
-def _by_start(likelihoods, starts: int) -> np.ndarray:
-    """Likelihoods problem by problem, the starts of one side by side, the worst for what is not finite."""
-    values = np.asarray(likelihoods).reshape(-1, starts)
-    return np.where(np.isfinite(values), values, -np.inf)
-
-
-def _pick(batch, index: int | np.ndarray):
-    """One estimation of a batch, or some."""
-    return jax.tree.map(lambda x: np.asarray(x)[index], batch)
-
-
-def _joined(estimate: Estimate, fine: Layout, coarse: Layout) -> Estimate:
-    """The same estimate with fewer, longer segments: each starts where a short one did."""
-    rows = [
-        int(np.flatnonzero((fine.run == run) & (fine.sample == sample))[0])
-        for run, sample in zip(coarse.run, coarse.sample, strict=True)
-    ]
-    shared, local = estimate.unknowns
-    return estimate._replace(unknowns=Unknowns(shared, np.asarray(local)[:, np.array(rows)]))
-
-
-def _stack(trees):
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)

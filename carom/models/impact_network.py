@@ -1,6 +1,6 @@
 """Impact networks: a learned potential between impacts whose surfaces and laws are learned too."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -19,7 +19,6 @@ from carom.integrators import (
     to_sample_grid,
 )
 from carom.mechanics import (
-    ContactGeometry,
     ContactRows,
     Masses,
     Scene,
@@ -34,6 +33,7 @@ from carom.mechanics import (
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import CERTAIN, GapContact, Signal
 from carom.models.networks import Activation, LinearisedPotential, PotentialNetwork, potential_network
+from carom.models.shifted_geometry import ShiftedGeometry
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]
@@ -47,43 +47,6 @@ MAX_IMPACTS = 8
 """Impacts resolved within one step at most, and no more than one beyond the number of bodies.
 
 A body that makes more has come to rest on the surface."""
-
-
-class ShiftedGeometry(NamedTuple):
-    """Candidate contacts whose surfaces lie elsewhere than the scene has them, and walls that are tilted."""
-
-    geometry: ContactGeometry
-    shift: PerContact
-    turned: Float[Array, "walls dimension"] | None = None
-    """What is added to the normals of walls; None where they are as stated."""
-
-    @property
-    def candidates(self):
-        return self.geometry.candidates
-
-    @property
-    def coupled(self) -> bool:
-        return self.geometry.coupled
-
-    @property
-    def affine(self) -> bool:
-        return self.geometry.affine
-
-    def gap(self, position: Coordinates) -> PerContact:
-        """g(Q) − shift."""
-        gap = self.geometry.gap(position) - self.shift
-        if self.turned is None:
-            return gap
-        body = np.array([wall.body for wall in self.geometry.walls])
-        return gap.at[: len(body)].add(jnp.sum(self.turned * position[body], axis=1))
-
-    def jacobian(self, position: Coordinates):
-        """∂g/∂Q, which no shift changes."""
-        rows = self.geometry.jacobian(position)
-        if self.turned is None:
-            return rows
-        body = np.array([wall.body for wall in self.geometry.walls])
-        return rows.at[np.arange(len(body)), body].add(self.turned)
 
 
 class ImpactNetwork(AbstractModel):
