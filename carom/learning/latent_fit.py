@@ -23,6 +23,7 @@ from carom.learning.segment_motion import motion_under
 from carom.learning.segments import Layout, Plan, Segments
 from carom.learning.sensor_rates import sensor_parameters
 from carom.learning.unknowns import shared_prior, with_unknowns
+from carom.learning.unseen_runs import as_in_some_run, put_in_the_middle
 from carom.models import ImpactNetwork
 from carom.notebook import curves, table
 from carom.programs import KeptFunction
@@ -65,7 +66,9 @@ class LatentFit:
     free: bool
     """Whether the gap alone, without the schedule of found impacts, explains the recording as well."""
     draws: ImpactNetwork
-    """Models that the data do not tell from this one (Laplace), with an axis over them before all others."""
+    """Models that the data do not tell from this one (Laplace), with an axis over them before all others.
+
+    Where runs have parameters of their own, each has those of some run, as a new one may."""
     settings: LatentSettings
     history: tuple[float, ...]
     """The log-likelihood, round by round, once the best start was chosen."""
@@ -172,6 +175,9 @@ def describe(
         _reach(recording),
         by_gap_alone=agrees,
     )
+    found = own.unknowns(local[clearest, columns])
+    draws = draw_models(template, shared, covariance, pull, problem.units, unravel, half_widths=halves)
+    model, runs = put_in_the_middle(model, found)
     return LatentFit(
         model=jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model),
         parameters=parameters,
@@ -180,11 +186,11 @@ def describe(
         log_likelihood=float(best.log_likelihood),
         impacts=tuple(impacts),
         motions=motions,
-        runs=own.unknowns(local[clearest, columns]),
+        runs=runs,
         run_errors=own.unknowns(errors[clearest, columns]),
         law_covariance=_law_covariance(covariance, unravel) if shared.restitution.size else None,
         free=agrees,
-        draws=draw_models(template, shared, covariance, pull, problem.units, unravel, half_widths=halves),
+        draws=as_in_some_run(draws, found),
         settings=settings,
         history=history,
         seconds=float("nan"),

@@ -119,6 +119,15 @@ def test_every_run_knows_its_own_gap_and_restitution(fitted, riders):
         np.testing.assert_allclose(value, case.restitution, atol=0.004)
 
 
+def test_a_run_that_was_not_fitted_may_be_as_any_that_was(fitted, riders):
+    met = np.array([case.gap - case.closing_speed * case.met for case in riders[1]])
+    shared = float(fitted.model.contact.shift[0])
+    np.testing.assert_allclose(shared, np.median(met), atol=2e-4)
+    drawn = np.asarray(fitted.draws.contact.shift)[:, 0]
+    assert np.abs(drawn[:, None] - met).min(axis=1).max() < 1e-3
+    assert 0.5 < drawn.std() / met.std() < 1.5
+
+
 def test_residuals_are_noise_where_the_contact_is_hidden(fitted):
     np.testing.assert_allclose(fitted.noise[0], NOISE, rtol=0.1)
     assert not fitted.misfit.messages
