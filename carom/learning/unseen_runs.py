@@ -1,4 +1,4 @@
-"""What to expect of a run that was not fitted, where runs differ from each other: what was found in those that were."""
+"""What to expect of a run that was not fitted, where runs differ: what was found in those that were."""
 
 import equinox as eqx
 import jax
@@ -12,8 +12,8 @@ from carom.models import ImpactNetwork
 def put_in_the_middle(model: ImpactNetwork, runs: RunUnknowns) -> tuple[ImpactNetwork, RunUnknowns]:
     """The same fit with surfaces where they are in the median run, and what each run adds to that.
 
-    Where a run has gaps of its own, nothing else tells where the surfaces of all runs are: they stay where the
-    search began, which need not be near any run.
+    Where a run has gaps of its own, nothing else tells where the surfaces of all runs are: they stay where
+    the search began, which need not be near any run.
     """
     if not runs.gap.size:
         return model, runs
