@@ -22,13 +22,12 @@ from jaxtyping import Array, Bool, Key
 from carom.data import Recording, simulate
 from carom.evaluation import contact_score, paper_rmse
 from carom.experiments.pieces import Piece, Result, run_pieces, unfinished
-from carom.experiments.scores import forecast_together
 from carom.experiments.workers import Tell
 from carom.fingerprint import fingerprint
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
 from carom.learning import LatentFit, LatentSettings, fit_latent_many
-from carom.models import ImpactNetwork
+from carom.models import ImpactNetwork, forecast_many
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
 from carom.systems import BouncingBall
@@ -126,7 +125,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, tell: Tell)
         truth = case.motions(starts, steps=HELD_OUT_STEPS)
         together = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
         for line, fit, classifier in zip(lines, fits, classifiers, strict=True):
-            by_gap = forecast_together(fit.model, together, HELD_OUT_STEPS)
+            by_gap = forecast_many(fit.model, together, HELD_OUT_STEPS)
             by_classifier = forecast_by_classifier(fit.model, classifier, together, HELD_OUT_STEPS)
             line[name] = {"gap": _score(by_gap, truth), "classifier": _score(by_classifier, truth)}
     return {"truth": case.truth, "bounces": case.bounces, "noise": case.noise, "rows": lines}
@@ -183,7 +182,7 @@ def _trained(signal: CandidateContact, examples, key: Key[Array, ""]) -> Candida
 def forecast_by_classifier(
     model: ImpactNetwork, signal: CandidateContact, starts: State, steps: int
 ) -> Forecast:
-    """As `forecast_together`, but a step touches where the classifier says so."""
+    """As `forecast_many`, but a step touches where the classifier says so."""
 
     def one(start: State) -> Forecast:
         def step(state: State, _) -> tuple[State, Bool[Array, "contacts"]]:

@@ -25,11 +25,11 @@ from carom.evaluation.metrics import Motion
 from carom.experiments.learning import ROWS, Row
 from carom.experiments.paper import EXPERIMENTS
 from carom.experiments.pieces import Piece, Result, run_pieces, unfinished
-from carom.experiments.scores import HELD_OUT_STARTS, forecast_together, held_out_starts, single
+from carom.experiments.scores import HELD_OUT_STARTS, held_out_starts, single
 from carom.experiments.workers import Tell
 from carom.fingerprint import fingerprint
 from carom.learning import Touch, WindowedSettings, fit_latent_many, fit_many
-from carom.models import MODELS, AbstractModel, Forecast
+from carom.models import MODELS, AbstractModel, Forecast, forecast_many
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import State, Trajectory
 
@@ -270,7 +270,7 @@ _RECIPES: dict[Recipe, Callable[..., list[_Fitted]]] = {
 
 def _forecasts(model: AbstractModel, starts: list[State]) -> list[Motion]:
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
-    together = jax.tree.map(np.asarray, forecast_together(model, stacked, FORECAST_STEPS))
+    together = jax.tree.map(np.asarray, forecast_many(model, stacked, FORECAST_STEPS))
     return [Forecast(*(part[index] for part in together)) for index in range(len(starts))]
 
 

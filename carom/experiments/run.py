@@ -18,12 +18,12 @@ from carom.experiments.paper import Experiment, Protocol
 from carom.experiments.pieces import unfinished
 from carom.experiments.published import published_motion
 from carom.experiments.result_file import read_result, write_arrays, write_result
-from carom.experiments.scores import forecast_together, held_out_starts, illustration, score_row, single
+from carom.experiments.scores import held_out_starts, illustration, score_row, single
 from carom.experiments.workers import Task, Tell, run_tasks
 from carom.fingerprint import fingerprint
 from carom.learning import fit_many
 from carom.mechanics import Scene
-from carom.models import MODELS
+from carom.models import MODELS, forecast_many
 from carom.systems import AbstractSystem
 from carom.types import State, Trajectory
 
@@ -137,7 +137,7 @@ def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
     starts = held_out_starts(experiment.system)
     held_out = [_motion(experiment, protocol, experiment.system, start) for start in starts]
     stacked_starts = jax.tree.map(lambda *x: jnp.stack(x), single(experiment.system.start), *starts)
-    predicted = [forecast_together(fit.model, stacked_starts, steps) for fit in fits]
+    predicted = [forecast_many(fit.model, stacked_starts, steps) for fit in fits]
     rows = [
         score_row(experiment.system, seed, fit.model, motions, truth, held_out)
         for seed, fit, motions in zip(unit.seeds, fits, predicted, strict=True)

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from carom.evaluation import contact_score, paper_rmse, position_rmse, velocity_rmse
-from carom.models import AbstractModel, CDLagrangeNetwork, VariationalIntegratorNetwork, forecast
+from carom.models import AbstractModel, CDLagrangeNetwork, VariationalIntegratorNetwork, forecast_many
 from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle
 from carom.types import State, Trajectory
 
@@ -49,7 +48,7 @@ def held_out_forecasts(
 ) -> tuple[list[float], int]:
     """Errors from held-out starts, and the impacts there that come at a wrong sample, or not, or unasked."""
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
-    predicted = forecast_together(model, stacked, len(motions[0].time) - 1)
+    predicted = forecast_many(model, stacked, len(motions[0].time) - 1)
     errors, wrong = [], 0
     for index, motion in enumerate(motions):
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
@@ -93,11 +92,6 @@ def score_row(
     if isinstance(model, CDLagrangeNetwork) and model.learned_damping is not None:
         row["damping"] = float(model.learned_damping()[0, 0])
     return row
-
-
-@eqx.filter_jit
-def forecast_together(model: AbstractModel, starts: State, steps: int):
-    return jax.vmap(lambda start: forecast(model, start, steps))(starts)
 
 
 def slope_grid(truth: Trajectory) -> np.ndarray:

@@ -5,6 +5,7 @@ from carom.models.batched_rollout import batched_rollout
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
+from carom.models.forecast_many import forecast_many
 from carom.models.impact_network import ImpactNetwork
 from carom.models.networks import LinearisedPotential, PotentialNetwork
 from carom.models.resnet import ResNet
@@ -36,5 +37,6 @@ __all__ = [
     "VariationalIntegratorNetwork",
     "batched_rollout",
     "forecast",
+    "forecast_many",
     "rollout",
 ]

@@ -141,6 +141,13 @@ def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
         return model.advance(state)
 
     states, logits = repeat(step, model.enter(start), steps=steps)
+    return sampled(model, start, states, logits)
+
+
+def sampled(
+    model: AbstractModel, start: State, states: State, logits: Float[Array, "steps signals"]
+) -> Forecast:
+    """A free rollout as samples: `start` on their grid, all `states`, the first too, on the model's."""
     on_samples = _on_samples(model, start, states, logits > 0)
     probability = jnp.concatenate([jnp.zeros_like(logits[:1]), jax.nn.sigmoid(logits)])
     return Forecast(on_samples.position, on_samples.velocity, probability)

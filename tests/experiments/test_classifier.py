@@ -14,8 +14,7 @@ import pytest
 from carom.evaluation import contact_score
 from carom.experiments.classifier import BALL, CASES, Case, drops, forecast_by_classifier, run_cases
 from carom.experiments.classifier_tables import classifier_markdown, write_classifier
-from carom.experiments.scores import forecast_together
-from carom.models import ImpactNetwork
+from carom.models import ImpactNetwork, forecast_many
 from carom.models.contact_signal import CandidateContact
 from tests.experiments.test_tables import cells
 
@@ -63,7 +62,7 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
     ))  # fmt: skip
     model = eqx.tree_at(lambda m: m.potential, model, slope)
     starts = jax.tree.map(lambda *x: jnp.stack(x), *drops(np.random.default_rng(5), 8, (1.0, 3.0)))
-    by_gap = forecast_together(model, starts, 150)
+    by_gap = forecast_many(model, starts, 150)
     by_network = forecast_by_classifier(model, gap_as_a_network(BALL.radius), starts, 150)
     assert int((by_gap.contact > 0.5).sum()) > 15
     np.testing.assert_array_equal(by_network.contact > 0.5, by_gap.contact > 0.5)
