@@ -100,12 +100,13 @@ def _kernel(
     mass = np.repeat(np.asarray(scene.masses, float), scene.dimension)
     here = pl.ds(pl.program_id(0) * tiling.block, tiling.block)
     axes = range(scene.coordinates)
-    second = None if signal is None else signal.second[...]
+    # Loaded once: it then stays where products take their factors from.
+    layers = None if signal is None else signal._replace(second=signal.second[...])
 
     def step(n, state):
         Q, V = state
         Q = [Q[i] + h * V[i] for i in axes]
-        logits = [] if signal is None else _logits(signal, second, [*Q, *V], precision)
+        logits = [] if layers is None else _logits(layers, [*Q, *V], precision)
         touching = [logit > 0 for logit in logits]
         Q = _changed(Q, touching, [[(effect.move, Q)] for effect in effects], [e.place for e in effects])
         slope = _slope(potential, Q, activation, tiling.units)
@@ -205,12 +206,12 @@ def _signal_layers(model: CDLagrangeNetwork) -> list[_Signal]:
     ]
 
 
-def _logits(layers: _Signal, second: Array, inputs: list, precision) -> list:
+def _logits(layers: _Signal, inputs: list, precision) -> list:
     """Log-odds of the contacts, by the network of `CandidateContact`."""
     hidden = layers.first_bias[:][None, :]
     for k, x in enumerate(inputs):
         hidden = hidden + x[:, None] * layers.first[k, :][None, :]
-    product = jnp.dot(jnp.maximum(hidden, 0.0), second, precision=precision)
+    product = jnp.dot(jnp.maximum(hidden, 0.0), layers.second, precision=precision)
     hidden = jnp.maximum(product + layers.second_bias[:][None, :], 0.0)
     return [
         jnp.sum(hidden * layers.last[j, :][None, :], axis=1) + layers.last_bias[j]

@@ -1,0 +1,286 @@
+"""What a GPU makes of it: forecasts, an ensemble, the whole paper, and how far it agrees with a processor.
+
+    python -m benchmarks.gpu [--only rates forecast ensemble paper agreement]
+
+Parts that are not asked for stay as they are in the file. Several processes share the GPU while the paper is
+reproduced: start `nvidia-cuda-mps-control -d` before, or they take turns. The arithmetic rate beside each
+figure is that of a product of matrices of 8192², measured in the same run; a model has two operations per
+weight and evaluation, and three times as many in training.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import carom
+from carom.data import Recording
+from carom.evaluation import paper_rmse
+from carom.experiments.paper import EXPERIMENTS, PROTOCOLS, REPORTED_SEED
+from carom.experiments.result_file import write_arrays
+from carom.experiments.run import plan, record, run_units
+from carom.learning import (
+    LatentSettings,
+    Learned,
+    WindowedSettings,
+    fit_latent,
+    fit_many,
+    load_model,
+    save_model,
+)
+from carom.models import CDLagrangeNetwork, Forecast, forecast, forecast_many
+from carom.systems import BouncingBall
+from carom.types import State
+
+BALLS, STEPS = 132 * 128 * 16, 500
+MODELS_TOGETHER = 256
+SIDE = 8192
+TOLERANCES = {"forecast": 1e-2, "training": 1e-2, "parameters": 1e-2}
+"""The greatest differences between GPU and processor: of positions over 500 steps in metres, of losses after
+20 epochs as a share, and of what the recipe carom estimates in standard errors."""
+
+EXPERIMENT = EXPERIMENTS["ball"]
+SETTINGS: WindowedSettings = EXPERIMENT.settings("published", "CD-Lagrange")
+
+
+def ball_model(recording: Recording, seed: int) -> CDLagrangeNetwork:
+    """The paper's network: 500 units in the potential, 2 × 100 in the contact signal."""
+    options = EXPERIMENT.options("published", "CD-Lagrange")
+    return CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed), **options)
+
+
+def operations(model: CDLagrangeNetwork) -> int:
+    """Of one step: two for each weight, those of the potential twice; nothing else is counted."""
+    signal = [leaf.size for leaf in jax.tree.leaves(model.contact) if eqx.is_array(leaf) and leaf.ndim == 2]
+    return 2 * (2 * model.potential.weight.size + sum(signal))
+
+
+def least_time(run: Callable[[], object], repeats: int = 3) -> float:
+    """Seconds of the fastest of several runs after a first one."""
+    jax.block_until_ready(run())
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def measure_rates() -> dict[str, float]:
+    """Operations per second of the device in products of matrices, by the precision of their factors."""
+    rates = {}
+    for name, dtype, precision in (
+        ("float32", jnp.float32, "highest"),
+        ("tf32", jnp.float32, "default"),
+        ("bfloat16", jnp.bfloat16, "default"),
+    ):
+        x = jax.random.normal(jax.random.key(0), (SIDE, SIDE), dtype)
+        product = jax.jit(partial(jnp.dot, precision=precision))
+        rates[name] = 2 * SIDE**3 / least_time(lambda: product(x, x))  # noqa: B023
+    return rates
+
+
+class _OnceRound(Exception):  # noqa: N818
+    """Ends a training once it is compiled."""
+
+
+def measure_ensemble(rates: dict[str, float]) -> dict[str, Any]:
+    """Balls trained together, each on a recording and from weights of its own, after compilation."""
+    seeds = [REPORTED_SEED + index for index in range(MODELS_TOGETHER)]
+    recorded = [record(EXPERIMENT, "published", seed) for seed in seeds]
+    recordings, truth = [recording for recording, _ in recorded], recorded[0][1]
+    models = [ball_model(recording, seed) for recording, seed in zip(recordings, seeds, strict=True)]
+
+    def stop(share: float) -> None:
+        raise _OnceRound
+
+    started = time.perf_counter()
+    with suppress(_OnceRound):
+        fit_many(models, recordings, SETTINGS, seeds=seeds, progress=stop)
+    first = time.perf_counter() - started
+    started = time.perf_counter()
+    fits = fit_many(models, recordings, SETTINGS, seeds=seeds)
+    seconds = time.perf_counter() - started
+    errors = [paper_rmse(_from_the_top(fit.model), truth) for fit in fits]
+    windows = recordings[0].samples - SETTINGS.horizon
+    steps = SETTINGS.epochs * windows * SETTINGS.horizon * MODELS_TOGETHER
+    rate = 3 * operations(models[0]) * steps / seconds
+    return {
+        "models": MODELS_TOGETHER,
+        "epochs": SETTINGS.epochs,
+        "seconds": seconds,
+        "seconds_to_compile_and_a_twentieth": first,
+        "median_error": float(np.median(errors)),
+        "share_below_1": float(np.mean(np.array(errors) < 1)),
+        "operations_per_second": rate,
+        "share_of_float32_rate": rate / rates["float32"],
+    }
+
+
+def measure_forecast(rates: dict[str, float]) -> dict[str, Any]:
+    """Steps per second of a trained ball from many heights, by the kernel and by XLA."""
+    recording, truth = record(EXPERIMENT, "published", REPORTED_SEED)
+    (fit,) = fit_many([ball_model(recording, REPORTED_SEED)], [recording], SETTINGS, seeds=[REPORTED_SEED])
+    model = fit.model
+    height = jnp.linspace(5.0, 10.0, BALLS)[:, None, None]
+    starts = State(height, jnp.zeros_like(height))
+    some = jax.tree.map(lambda x: x[:: BALLS // 4096], starts)
+    by_xla = eqx.filter_jit(jax.vmap(partial(forecast, model, steps=STEPS)))
+    seconds = least_time(lambda: forecast_many(model, starts, STEPS))
+    fewer = jax.tree.map(lambda x: x[::4], starts)
+    xla_seconds = least_time(lambda: by_xla(fewer), 2) * 4
+    kernel, plain = forecast_many(model, some, STEPS), by_xla(some)
+    impacts = np.asarray((kernel.contact > 0.5) == (plain.contact > 0.5)).all(axis=(1, 2))
+    rate = operations(model) * BALLS * STEPS / seconds
+    return {
+        "balls": BALLS,
+        "steps": STEPS,
+        "seconds": seconds,
+        "steps_per_second": BALLS * STEPS / seconds,
+        "steps_per_second_by_xla": BALLS * STEPS / xla_seconds,
+        "error": paper_rmse(_first(forecast_many(model, _batch_of_one(), STEPS)), truth),
+        "error_by_xla": paper_rmse(_from_the_top(model), truth),
+        "share_with_all_impacts_alike": float(impacts.mean()),
+        "greatest_difference_of_positions": float(
+            np.abs(np.asarray(kernel.position - plain.position))[impacts].max()
+        ),
+        "operations_per_second": rate,
+        "share_of_float32_rate": rate / rates["float32"],
+    }
+
+
+def _start() -> State:
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), EXPERIMENT.system.start)
+
+
+def _from_the_top(model) -> Forecast:
+    return forecast(model, _start(), EXPERIMENT.samples("published") - 1)
+
+
+def _batch_of_one() -> State:
+    return jax.tree.map(lambda x: x[None], _start())
+
+
+def _first(many: Forecast) -> Forecast:
+    return jax.tree.map(lambda x: x[0], many)
+
+
+def measure_paper(workers: int) -> dict[str, Any]:
+    """All models of all experiments, 5 runs each: trained, forecast and scored."""
+    seeds = range(REPORTED_SEED, REPORTED_SEED + 5)
+    found = {}
+    for protocol in PROTOCOLS:
+        units = plan(EXPERIMENTS, (protocol,), seeds)
+        seconds = []
+        for _ in range(2):
+            with tempfile.TemporaryDirectory() as folder:
+                started = time.perf_counter()
+                run_units(units, Path(folder), workers=workers)
+                seconds.append(time.perf_counter() - started)
+                print(f"paper, {protocol}: {seconds[-1]:.1f} s", flush=True)
+        found[protocol] = {
+            "units": len(units),
+            "gradient_steps": sum(unit.gradient_steps for unit in units),
+            "seconds": seconds[1],
+            "seconds_with_compilation": seconds[0],
+            "workers": workers,
+        }
+    return found
+
+
+def values(model_path: Path) -> dict[str, np.ndarray]:
+    """What GPU and processor are compared by; a model that is not there yet is trained and left there."""
+    recording, _ = record(EXPERIMENT, "published", REPORTED_SEED)
+    short = replace(SETTINGS, epochs=20)
+    model = ball_model(recording, REPORTED_SEED)
+    (fit,) = fit_many([model], [recording], short, seeds=[REPORTED_SEED])
+    if not model_path.exists():
+        (whole,) = fit_many([model], [recording], SETTINGS, seeds=[REPORTED_SEED])
+        save_model(whole.model, model_path)
+    motion = _first(forecast_many(load_model(model_path), _batch_of_one(), STEPS))
+    ball = carom.simulate(BouncingBall(restitution=0.9), steps=400, step_size=0.02, noise=0.1, seed=1)
+    found = fit_latent(ball, LatentSettings(learned=Learned(restitution="constant"))).parameters
+    return {
+        "forecast": np.asarray(motion.position),
+        "training": np.asarray(fit.history.state),
+        "parameters": np.array([(one.value, one.standard_error) for one in found]),
+    }
+
+
+def measure_agreement() -> dict[str, Any]:
+    """Greatest differences between this device and the processor."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, other = Path(folder) / "model.safetensors", Path(folder) / "values.npz"
+        here = values(model)
+        command = [sys.executable, "-m", "benchmarks.gpu", "--values", str(model), str(other)]
+        subprocess.run(command, check=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
+        with np.load(other) as there:
+            difference = {
+                "forecast": float(np.abs(here["forecast"] - there["forecast"]).max()),
+                "training": float(np.abs(here["training"] / there["training"] - 1).max()),
+                "parameters": float(
+                    np.max(np.abs(here["parameters"] - there["parameters"])[:, 0] / there["parameters"][:, 1])
+                ),
+            }
+    return {
+        name: {"difference": value, "tolerance": TOLERANCES[name], "within": value <= TOLERANCES[name]}
+        for name, value in difference.items()
+    }
+
+
+def main() -> None:
+    """Measure what is asked for and put it into the file."""
+    parts = ("rates", "forecast", "ensemble", "paper", "agreement")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu.json"))
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--values", nargs=2, type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.values:
+        write_arrays(options.values[1], values(options.values[0]))
+        return
+    document = json.loads(options.out.read_text()) if options.out.exists() else {}
+    rates: dict[str, float] = document.get("rates", {})
+    for part in parts:
+        if part == "rates" and (part in options.only or not rates):
+            document[part] = rates = measure_rates()
+        elif part in options.only:
+            measured = {
+                "forecast": partial(measure_forecast, rates),
+                "ensemble": partial(measure_ensemble, rates),
+                "paper": partial(measure_paper, options.workers),
+                "agreement": measure_agreement,
+            }[part]()
+            document[part] = measured | {"versions": {"carom": carom.__version__, "jax": jax.__version__}}
+        print(json.dumps({part: document.get(part)}, indent=2), flush=True)
+        document |= {
+            "command": "python -m benchmarks.gpu",
+            "machine": {"device": jax.devices()[0].device_kind, "host_cores": os.cpu_count()},
+            "versions": {
+                "carom": carom.__version__,
+                "jax": jax.__version__,
+                "python": platform.python_version(),
+            },
+        }
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(document, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
