@@ -28,7 +28,7 @@ from carom.experiments.pieces import Piece, Result, run_pieces, unfinished
 from carom.experiments.scores import HELD_OUT_STARTS, held_out_starts, single
 from carom.experiments.workers import Tell
 from carom.fingerprint import fingerprint
-from carom.learning import Touch, WindowedSettings, fit_latent_many, fit_many
+from carom.learning import LatentFit, Parameter, Touch, WindowedSettings, fit_latent_many, fit_many
 from carom.models import MODELS, AbstractModel, Forecast, forecast_many
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import State, Trajectory
@@ -168,6 +168,17 @@ def run_grid(
     return run_pieces(pieces, workers=workers, progress=progress)
 
 
+class _Job(NamedTuple):
+    """What a learner of one cell is given."""
+
+    cell: Cell
+    recordings: list[Recording]
+    seeds: Sequence[int]
+    starts: list[State]
+    checkpoints: Path
+    tell: Tell
+
+
 class _Fitted(NamedTuple):
     """What one seed forecasts from every start, and what is to be said of its fit."""
 
@@ -180,7 +191,7 @@ def _run_cell(cell: Cell, seeds: tuple[int, ...], checkpoints: Path, tell: Tell)
     recordings = [row.record(seed)[0] for seed in seeds]
     starts = [single(row.system.start), *held_out_starts(row.system, cell.held_out)]
     truths = [_motion(row.system, start) for start in starts]
-    fitted = _RECIPES[LEARNERS[cell.learner].recipe](cell, recordings, seeds, starts, checkpoints, tell)
+    fitted = _RECIPES[LEARNERS[cell.learner].recipe](_Job(cell, recordings, seeds, starts, checkpoints, tell))
     return {
         "learner": cell.learner,
         "noise": cell.noise,
@@ -193,18 +204,13 @@ def _run_cell(cell: Cell, seeds: tuple[int, ...], checkpoints: Path, tell: Tell)
     }
 
 
-def _by_carom(
-    cell: Cell,
-    recordings: list[Recording],
-    seeds: Sequence[int],
-    starts: list[State],
-    checkpoints: Path,
-    tell: Tell,
-) -> list[_Fitted]:
-    fits = fit_latent_many(recordings, cell.row.settings, seeds=seeds, checkpoints=checkpoints)
+def _by_carom(job: _Job) -> list[_Fitted]:
+    fits = fit_latent_many(
+        job.recordings, job.cell.row.settings, seeds=job.seeds, checkpoints=job.checkpoints
+    )
     return [
         _Fitted(
-            _forecasts(fit.model, starts),
+            _forecasts(fit.model, job.starts),
             {
                 "failed": fit.failed,
                 "found_bounces": int(sum(impacts.chosen.sum() for impacts in fit.impacts)),
@@ -212,52 +218,47 @@ def _by_carom(
                 "scheme": fit.model.scheme,
                 "fitted_noise": list(fit.noise),
                 "misfit": list(fit.misfit.messages),
-                "floor": fit.parameters[0].value,
-                "floor_error": fit.parameters[0].standard_error,
+                "floor": floor.value,
+                "floor_error": floor.standard_error,
                 "seconds": fit.seconds,
             },
         )
         for fit in fits
+        for floor in [_floor(fit)]
     ]
 
 
-def _by_paper(
-    cell: Cell,
-    recordings: list[Recording],
-    seeds: Sequence[int],
-    starts: list[State],
-    checkpoints: Path,
-    tell: Tell,
-) -> list[_Fitted]:
-    name = LEARNERS[cell.learner].model
+def _floor(fit: LatentFit) -> Parameter:
+    (floor,) = (parameter for parameter in fit.parameters if parameter.name.startswith("surface"))
+    return floor
+
+
+def _by_paper(job: _Job) -> list[_Fitted]:
+    settings = job.cell.training
+    name = LEARNERS[job.cell.learner].model
     kind, options = MODELS[_PAPER.trained[name].model], _PAPER.options("published", name)
     models = [
         kind.for_recording(recording, key=jax.random.key(seed), **options)
-        for recording, seed in zip(recordings, seeds, strict=True)
+        for recording, seed in zip(job.recordings, job.seeds, strict=True)
     ]
-    fits = fit_many(models, recordings, cell.training, seeds=seeds, progress=tell, checkpoints=checkpoints)
+    fits = fit_many(
+        models, job.recordings, settings, seeds=job.seeds, progress=job.tell, checkpoints=job.checkpoints
+    )
     return [
         _Fitted(
-            _forecasts(fit.model, starts),
-            {"failed": fit.failed, "epochs": cell.training.epochs, "seconds": fit.seconds / len(fits)},
+            _forecasts(fit.model, job.starts),
+            {"failed": fit.failed, "epochs": settings.epochs, "seconds": fit.seconds / len(fits)},
         )
         for fit in fits
     ]
 
 
-def _by_oracle(
-    cell: Cell,
-    recordings: list[Recording],
-    seeds: Sequence[int],
-    starts: list[State],
-    checkpoints: Path,
-    tell: Tell,
-) -> list[_Fitted]:
-    row, found = cell.row, []
-    for recording in recordings:
+def _by_oracle(job: _Job) -> list[_Fitted]:
+    row, found = job.cell.row, []
+    for recording in job.recordings:
         fit = fit_oracle(row.system, recording, bounds={"gravity": (9.0, 10.6)}, solve=row.motion)
-        found.append(_Fitted([_motion(fit.system, start) for start in starts], fit.parameters))
-        tell(len(found) / len(recordings))
+        found.append(_Fitted([_motion(fit.system, start) for start in job.starts], fit.parameters))
+        job.tell(len(found) / len(job.recordings))
     return found
 
 

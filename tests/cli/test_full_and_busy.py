@@ -21,14 +21,6 @@ ROOT = Path(__file__).parents[2]
 QUICK = ["--recipe", "paper", "--epochs", "4", "--hidden", "64"]
 
 
-@pytest.fixture
-def ball(tmp_path, capsys):
-    path = tmp_path / "ball.csv"
-    main(["simulate", "ball", "--steps", "40", "--out", str(path)])
-    capsys.readouterr()
-    return path
-
-
 def refused(capsys, arguments: list[str]) -> str:
     """The one sentence with which a command ends; progress may come before it."""
     with pytest.raises(SystemExit) as stop:

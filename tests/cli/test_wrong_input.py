@@ -402,14 +402,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture
-def ball(tmp_path, capsys):
-    path = tmp_path / "ball.csv"
-    main(["simulate", "ball", "--steps", "30", "--out", str(path)])
-    capsys.readouterr()
-    return path
-
-
 @pytest.mark.parametrize("fragment", SETTINGS)
 def test_fit_refuses_wrong_settings(fragment, ball, capsys):
     before = contents(ball.parent)
