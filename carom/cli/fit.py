@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 import jax
 import tyro
 
-from carom.cli.arguments import require_range, require_seed
 from carom.cli.output import print_json, print_table, progress
 from carom.data import Recording
 from carom.data import hold_out as hold_out_share
 from carom.data.files.described import read_described
 from carom.data.files.system_file import Learn
-from carom.errors import InputError
+from carom.errors import InputError, require_range, require_seed
 from carom.evaluation import paper_rmse
 from carom.learning import (
     LatentSettings,
