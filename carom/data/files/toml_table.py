@@ -45,11 +45,19 @@ class TomlTable:
             raise self.wrong(key, "the key is missing; add it")
         return self.values[key]
 
-    def whole(self, key: str, *, maximum: int) -> int:
-        """A whole number from 1 to `maximum`."""
+    def whole(self, key: str, *, maximum: int, minimum: int = 1) -> int:
+        """A whole number from `minimum` to `maximum`."""
         value = self.require(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
-            raise self.wrong(key, f"write a whole number from 1 to {maximum}, not {as_written(value)}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            problem = f"write a whole number from {minimum} to {maximum}, not {as_written(value)}"
+            raise self.wrong(key, problem)
+        return value
+
+    def text(self, key: str) -> str:
+        """A text that is not empty."""
+        value = self.require(key)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, f"write a text in quotes, not {as_written(value)}")
         return value
 
     def number(self, key: str, *, default: float) -> float:
