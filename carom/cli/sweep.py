@@ -84,7 +84,9 @@ def _show(outcome: Outcome, out: Path, file: Path, *, json: bool) -> None:
     if json:
         first = None if not best else {"run": best[0].row["run"], "error": best[0].row["error"]}
         counts = {"fits": len(outcome.lines), "made": outcome.made, "without_score": outcome.failed}
-        print_json({"out": str(out), "table": str(out / TABLE), **counts, "best": first})
+        trial = outcome.best_trial
+        found = {"best": first, "best_trial": None if trial is None else vars(trial)}
+        print_json({"out": str(out), "table": str(out / TABLE), **counts, **found})
         return
     if best:
         names = list(dict.fromkeys(name for line in best for name in columns(line)))
@@ -95,4 +97,9 @@ def _show(outcome: Outcome, out: Path, file: Path, *, json: bool) -> None:
         )
     if outcome.failed:
         print(f"{outcome.failed} of {len(outcome.lines)} fits have no score; the table says why.")
-    print(f"Written to {out / TABLE}. Look at a fit with: carom report {out / outcome.lines[0].row['run']}")
+    trial = outcome.best_trial
+    if trial is not None:
+        chosen = ", ".join(f"{name} {value}" for name, value in trial.varied.items())
+        print(f"The best trial, by the mean of its fits, is {trial.number}: {chosen}.")
+    look = f" Look at the best with: carom report {out / best[0].row['run']}" if best else ""
+    print(f"Written to {out / TABLE}.{look}")

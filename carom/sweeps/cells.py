@@ -61,9 +61,8 @@ class Cells:
         for grid in sweep.grids:
             count = len(sweep.recordings) * len(sweep.seeds) * math.prod(map(len, grid.values()))
             if count > MOST_CELLS:
-                raise complaint(
-                    sweep.path, f"that would be {count} fits; {MOST_CELLS} are the most", "[grid]"
-                )
+                problem = f"that would be {count} fits, and {MOST_CELLS} are the most; leave some out"
+                raise complaint(sweep.path, problem, "[grid]")
             for values in product(*grid.values()):
                 for cell in self.of(dict(zip(grid, values, strict=True))):
                     if cell.fingerprint in found:

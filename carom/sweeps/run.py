@@ -50,6 +50,12 @@ class Outcome:
         scored = [line for line in self.lines if line.row["error"] is not None]
         return tuple(sorted(scored, key=lambda line: line.row["error"]))
 
+    @property
+    def best_trial(self) -> Trial | None:
+        """The trial of a study with the least mean of errors."""
+        known = [(trial.value, trial.number) for trial in self.trials if trial.value is not None]
+        return self.trials[min(known)[1]] if known else None
+
 
 @contextmanager
 def swept(

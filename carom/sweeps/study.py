@@ -1,8 +1,8 @@
 """A study of fits by Optuna, the same whether fits are made one by one or beside each other.
 
 Trials are chosen some at a time, before any of these is known, and told back in their order: which worker
-ends first changes nothing. Nothing of Optuna's is kept on disk. A study that is started again chooses the same
-trials from the same seed and finds their rows.
+ends first changes nothing. Nothing of Optuna's is kept on disk: a study that is started again chooses the
+same trials from the same seed, and finds their rows.
 """
 
 from collections.abc import Iterator
