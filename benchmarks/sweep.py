@@ -56,16 +56,15 @@ def start(file: Path, out: Path, *options: str) -> subprocess.Popen:
     """A sweep in a process of its own, with the programs that earlier ones have compiled."""
     command = [sys.executable, "-m", "carom", "sweep", str(file), "--out", str(out), "--json", *options]
     environment = os.environ | {"CAROM_CACHE": str(file.parent / "cache")}
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    with out.with_suffix(".log").open("w") as log:  # a pipe that nobody reads would fill
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def finish(process: subprocess.Popen) -> dict[str, Any]:
     """What a sweep has printed; that it has failed is an error here."""
-    printed, error = process.communicate()
+    printed, _ = process.communicate()
     if process.returncode:
-        raise RuntimeError(error)
+        raise RuntimeError(f"{process.args} has ended with {process.returncode}")
     return json.loads(printed)
 
 
