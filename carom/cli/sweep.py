@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from carom.cli.output import print_json, print_table, progress
-from carom.errors import InputError, require_range
+from carom.errors import InputError, require_range, require_seed
 from carom.sweeps.cluster import working_together
 from carom.sweeps.cluster_options import MOST_WORKERS
 from carom.sweeps.crew import working_alone
@@ -28,6 +28,7 @@ def sweep(
     serial: bool = False,
     workers: int | None = None,
     again: bool = False,
+    seed: int = 0,
     json: bool = False,
 ) -> None:
     """Make many fits, a grid or a study by Optuna, on a cluster, and write their table.
@@ -48,9 +49,11 @@ def sweep(
         serial: Make the fits one by one, without a cluster.
         workers: Worker processes, instead of those that the sweep file asks for.
         again: Make those fits again that ended without a score.
+        seed: Added to the seeds of the sweep file, those of fits and that of a study's sampler.
         json: Print one JSON object instead of a table.
     """
-    told = read_sweep_file(file)
+    require_seed(seed)
+    told = read_sweep_file(file).reseeded(seed)
     if workers is not None:
         require_range("--workers", workers, 1, MOST_WORKERS)
         if serial or told.cluster.scheduler is not None:

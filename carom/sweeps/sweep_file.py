@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -33,8 +33,8 @@ Sampler = Literal["tpe", "random"]
 class Range:
     """Numbers from `low` to `high` that a study draws from, evenly or by their logarithm."""
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     log: bool
     whole: bool
 
@@ -84,6 +84,11 @@ class SweepFile:
     grids: tuple[Mapping[str, tuple[Any, ...]], ...]
     study: Study | None
     cluster: ClusterOptions
+
+    def reseeded(self, seed: int) -> "SweepFile":
+        """The same with a number added to every seed."""
+        study = self.study and replace(self.study, seed=self.study.seed + seed)
+        return replace(self, seeds=tuple(seed + own for own in self.seeds), study=study)
 
 
 def read_sweep_file(path: Path) -> SweepFile:
