@@ -128,7 +128,7 @@ def slurm_cluster(slurm: Slurm) -> Any:
         walltime=slurm.walltime,
         job_extra_directives=list(slurm.directives),
         job_script_prologue=[*exports, *slurm.prologue],
-        scheduler_options={"dashboard_address": None},
+        scheduler_options={"dashboard_address": ":0"},
     )
 
 
