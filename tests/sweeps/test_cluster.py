@@ -115,12 +115,18 @@ def test_jobs_are_as_the_sweep_file_says():
 
 
 SBATCH = """#!/bin/sh
-eval script=\\${$#}
-setsid sh "$script" > /dev/null 2>&1 &
-echo $! >> {jobs}
+# As SLURM does, the script is copied: who submits it removes it.
+for script; do :; done
+copy=$(mktemp {folder}/script-XXXXXX)
+cp "$script" "$copy"
+setsid sh "$copy" > "$copy.log" 2>&1 &
+echo $! >> {folder}/jobs
 echo "Submitted batch job $!"
 """
-SCANCEL = "#!/bin/sh\nfor job in $@; do kill -9 -- -$job; done 2> /dev/null\n"
+SCANCEL = """#!/bin/sh
+for job; do kill -9 -- "-$job"; done 2> /dev/null
+exit 0
+"""
 
 
 @pytest.mark.campaign
@@ -130,7 +136,7 @@ def test_jobs_that_end_are_asked_for_again(file, tmp_path, monkeypatch):
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (extra slurm)")
     commands, jobs = tmp_path / "bin", tmp_path / "jobs"
     commands.mkdir()
-    for name, text in (("sbatch", SBATCH.replace("{jobs}", str(jobs))), ("scancel", SCANCEL)):
+    for name, text in (("sbatch", SBATCH.replace("{folder}", str(tmp_path))), ("scancel", SCANCEL)):
         (commands / name).write_text(text)
         (commands / name).chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
