@@ -2,6 +2,8 @@
 
 from typing import Any, get_args
 
+MAXIMUM_SEED = 2**32 - 1
+
 
 class InputError(Exception):
     """Something the user gave cannot be used: one sentence says what, where, and what to do.
@@ -16,3 +18,14 @@ def require_choice(name: str, value: object, choices: Any) -> None:
     words = get_args(choices)
     if value not in words:
         raise InputError(f"{name} must be one of {', '.join(map(repr, words))}, but it is {value!r}.")
+
+
+def require_range(option: str, value: int, low: int, high: int) -> None:
+    """Refuse a whole number outside low…high."""
+    if not low <= value <= high:
+        raise InputError(f"{option} must lie between {low} and {high}, but it is {value}.")
+
+
+def require_seed(seed: int, option: str = "--seed") -> None:
+    """Refuse what does not fit the 32 bits of a random key."""
+    require_range(option, seed, 0, MAXIMUM_SEED)

@@ -15,6 +15,10 @@ except ImportError:  # no such locks on Windows: there, two commands on one fold
 LOCK = ".carom.lock"
 
 
+class FolderBusyError(InputError):
+    """Another command is at work in a folder: it may have ended a little later."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other commands out of a folder, which must exist, for the length of a block.
@@ -23,7 +27,7 @@ def locked(folder: Path) -> Iterator[None]:
     killed command blocks nothing.
 
     Arguments:
-        folder: what to keep for this command; another one that has it is an `InputError`.
+        folder: what to keep for this command; another one that has it is a `FolderBusyError`.
 
     Example:
         >>> with locked(Path("runs/ball")):  # doctest: +SKIP
@@ -54,7 +58,7 @@ def _hold(folder: Path, path: Path) -> int:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise InputError(
+            raise FolderBusyError(
                 f"{folder}: another command is at work in this folder; wait for it or choose another."
             ) from None
         except OSError:  # a file system without locks

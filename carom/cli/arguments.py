@@ -9,20 +9,8 @@ from carom.errors import InputError
 from carom.types import State
 
 MAXIMUM_STEPS = 10_000_000
-MAXIMUM_SEED = 2**32 - 1
 _MAXIMUM_NUMBER = 1e38
 """States are in single precision, whose numbers end at 3.4e38."""
-
-
-def require_range(option: str, value: int, low: int, high: int) -> None:
-    """Refuse a whole number outside low…high."""
-    if not low <= value <= high:
-        raise InputError(f"{option} must lie between {low} and {high}, but it is {value}.")
-
-
-def require_seed(seed: int, option: str = "--seed") -> None:
-    """Refuse what does not fit the 32 bits of a random key."""
-    require_range(option, seed, 0, MAXIMUM_SEED)
 
 
 def require_output(path: Path, *, overwrite: bool) -> None:

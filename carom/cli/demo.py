@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from carom.cli.arguments import require_seed
 from carom.cli.output import print_json, print_table, progress
-from carom.errors import InputError
+from carom.errors import InputError, require_seed
 from carom.experiments.demo import NOISE, run_demo
 
 

@@ -1,52 +1,21 @@
 """`carom fit`: a model of a recording."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import jax
 import tyro
 
-from carom.cli.arguments import require_range, require_seed
 from carom.cli.output import print_json, print_table, progress
-from carom.data import Recording
-from carom.data import hold_out as hold_out_share
 from carom.data.files.described import read_described
-from carom.data.files.system_file import Learn
-from carom.errors import InputError
 from carom.evaluation import paper_rmse
-from carom.learning import (
-    LatentSettings,
-    Learned,
-    Parameter,
-    TouchSensor,
-    WindowedSettings,
-    around_impact,
-    fit_latent,
-    fit_many,
-    new_run_folder,
-    save_run,
-    together,
-)
+from carom.learning import Fit, LatentFit, Parameter, TouchSensor, WindowedSettings
+from carom.learning.fit_options import FitOptions, Learnable, ModelName, Recipe, TouchOption
+from carom.learning.fit_plan import FitPlan, plan_fit
 from carom.learning.ties import Laws
-from carom.models import MODELS
 from carom.models import forecast as forecast_model
 from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
-
-Learnable = Literal[
-    "restitution",
-    "restitution-speed",
-    "restitution-per-run",
-    "gap",
-    "gap-per-run",
-    "masses",
-    "masses-per-run",
-    "damping",
-    "friction",
-    "radii",
-    "normals",
-]
 
 
 @dataclass(frozen=True)
@@ -62,8 +31,8 @@ def fit(
     *,
     out: Path,
     system: Path | None = None,
-    recipe: Literal["carom", "paper"] = "carom",
-    touch: Literal["observed", "inferred", "imperfect", "none"] | None = None,
+    recipe: Recipe = "carom",
+    touch: TouchOption | None = None,
     sensor: TouchSensor = TouchSensor(),  # noqa: B008
     learn: tuple[Learnable, ...] | None = None,
     laws: Laws = "each",
@@ -71,7 +40,7 @@ def fit(
     around: float | None = None,
     blind: int = 0,
     hold_out: float = 0.0,
-    model: Literal["cd-lagrange", "vin", "resnet", "contact-resnet"] = "cd-lagrange",
+    model: ModelName = "cd-lagrange",
     scheme: Scheme = "velocity_verlet",
     hidden: int | None = None,
     ensemble: int = 1,
@@ -120,86 +89,34 @@ def fit(
         seed: Seed of the start weights and of the order of minibatches.
         json: Print one JSON object instead of a table.
     """
-    require_seed(seed)
-    hidden = hidden if hidden is not None else 32 if recipe == "carom" else 500
-    require_range("--hidden", hidden, 1, 100_000)
-    if sensor != TouchSensor() and touch != "imperfect":
-        raise InputError(
-            "--sensor: only an imperfect touch sensor has rates and a delay; add --touch imperfect."
-        )
-    if model != "vin" and scheme != "velocity_verlet":
-        raise InputError(f"--scheme {scheme}: only the model vin has it; add --model vin.")
-    data, description = read_described(recording, system)
-    names = description.columns.position if description.columns else ()
-    if recipe == "carom":
-        if model != "cd-lagrange":
-            raise InputError(f"--model {model} needs the paper's recipe; add --recipe paper.")
-        if settings != PaperSettings():
-            raise InputError(
-                "Options of the paper's recipe were given; add --recipe paper, or leave them out."
-            )
-        if touch == "none":
-            raise InputError("--touch none: the recipe carom has --touch inferred for that.")
-        require_range("--hidden", hidden, 1, 256)
-        require_range("--blind", blind, 0, (max(len(run) for run in data.runs) - 1) // 4)
-        chosen = LatentSettings(
-            touch=touch or "inferred",
-            sensor=sensor,
-            learned=learned_from(description.learn, learn, laws),
-            field=field,
-            hidden=hidden,
-            blind=blind,
-        )
-        if ensemble != 1:
-            raise InputError("--ensemble: the recipe carom has a band without; it is for --recipe paper.")
-        if around is not None:
-            data = around_impact(data, around, blind=blind)
-        kept: dict[str, Any] = {"hold_out": hold_out, "names": names}
-        _fit_latent(recording, data, chosen, out, **kept, overwrite=overwrite, seed=seed, json=json)
-        return
-    if touch in ("inferred", "imperfect"):
-        raise InputError(f"--touch {touch}: the paper's recipe knows observed and none.")
-    if field != "shared" or around is not None or blind or laws != "each":
-        raise InputError("--field, --laws, --around and --blind: only the recipe carom has them.")
-    if learn is not None:
-        raise InputError("--learn: the paper's recipe takes this from the system file's table [learn].")
-    settings = replace(settings, touch=touch or "observed")
-    options: dict[str, Any] = {"hidden": hidden}
-    if model == "cd-lagrange":
-        options |= {"learn_inertia": description.learn.masses, "learn_damping": description.learn.damping}
-    elif description.learn.masses or description.learn.damping:
-        path = system or recording.with_suffix(".toml")
-        raise InputError(f"{path}, [learn]: only the model cd-lagrange learns masses or damping.")
-    if model == "vin":
-        options["scheme"] = scheme
-    require_range("--ensemble", ensemble, 1, 100)
-    training = hold_out_share(data, hold_out).training
-    require_seed(seed + ensemble - 1)
-    seeds = range(seed, seed + ensemble)
-    untrained = [MODELS[model].for_recording(data, key=jax.random.key(number), **options) for number in seeds]
-    with new_run_folder(out, overwrite=overwrite) as new, progress(f"training {model}") as tell:
-        results = fit_many(
-            untrained, [training], settings, seeds=seeds, progress=tell, checkpoints=new.checkpoints
-        )
-        finished = [one for one in results if not one.failed]
-        if not finished:
-            new.give_up()
-            raise InputError(
-                "Training ended in numbers that are not finite; choose a smaller --learning-rate."
-            )
-        result = finished[0]
-        others = together([one.model for one in finished]) if ensemble > 1 else None
-        save_run(
-            result,
-            new.files,
-            recording=data,
-            recording_path=recording,
-            seed=seed,
-            hold_out=hold_out,
-            alternatives=others,
-            names=names,
-        )
+    options = FitOptions(
+        recipe=recipe,
+        touch=touch,
+        sensor=sensor,
+        learn=learn,
+        laws=laws,
+        field=field,
+        around=around,
+        blind=blind,
+        hold_out=hold_out,
+        model=model,
+        scheme=scheme,
+        hidden=hidden,
+        ensemble=ensemble,
+        settings=WindowedSettings(**vars(settings)),
+        seed=seed,
+    )
+    plan = plan_fit(options, recording, *read_described(recording, system))
+    with progress("fitting" if recipe == "carom" else f"training {model}") as tell:
+        result = plan.make(out, overwrite=overwrite, progress=tell)
+    if isinstance(result, LatentFit):
+        _show_latent(result, plan, out, json=json)
+    else:
+        _show_trained(result, plan, out, json=json)
 
+
+def _show_trained(result: Fit, plan: FitPlan, out: Path, *, json: bool) -> None:
+    data, model = plan.recording, plan.options.model
     losses = {name: float(part[-1]) for name, part in result.history._asdict().items()}
     seconds = result.seconds
     error = None
@@ -213,73 +130,14 @@ def fit(
     rows: list[tuple[str, object]] = [(f"loss: {name}", value) for name, value in losses.items()]
     if error is not None:
         rows.append(("error of a forecast of run 1 from its first sample, noise included", error))
-    print_table(f"{model} on {recording}", ("", "value"), [*rows, ("seconds", seconds)])
+    print_table(f"{model} on {plan.path}", ("", "value"), [*rows, ("seconds", seconds)])
     start = "" if data.has_velocity else " --start <positions,velocities>"
     print(f"Written to {out}. Forecast with: carom forecast {out}{start} --out forecast.csv")
 
 
-def learned_from(stated: Learn, chosen: tuple[str, ...] | None, laws: Laws = "each") -> Learned:
-    """What to estimate: as on the command line, else as in the system file."""
-    if chosen is None:
-        return Learned(
-            restitution=stated.restitution,
-            laws=laws,
-            gap=stated.gap,
-            masses=stated.masses,
-            damping=stated.damping,
-        )
-    if "gap" in chosen and "radii" in chosen:
-        raise InputError("--learn: gap and radii are two ways to say where surfaces are; choose one.")
-    speed, constant = "restitution-speed" in chosen, "restitution" in chosen
-    if speed and constant:
-        raise InputError("--learn: restitution is constant or restitution-speed; choose one.")
-    return Learned(
-        restitution="speed" if speed else "constant" if constant else "fixed",
-        laws=laws,
-        gap="gap" in chosen or "radii" in chosen,
-        surfaces="bodies" if "radii" in chosen else "each",
-        normals="normals" in chosen,
-        friction="friction" in chosen,
-        masses="masses" in chosen,
-        damping="damping" in chosen,
-        gap_per_run="gap-per-run" in chosen,
-        restitution_per_run="restitution-per-run" in chosen,
-        masses_per_run="masses-per-run" in chosen,
-    )
-
-
-def _fit_latent(
-    path: Path,
-    data: Recording,
-    settings: LatentSettings,
-    out: Path,
-    *,
-    hold_out: float,
-    names: tuple[str, ...],
-    overwrite: bool,
-    seed: int,
-    json: bool,
-) -> None:
-    training = hold_out_share(data, hold_out).training
-    with new_run_folder(out, overwrite=overwrite) as new, progress("fitting") as tell:
-        result = fit_latent(training, settings, seed=seed, progress=tell, checkpoints=new.checkpoints)
-        tell(1.0)
-        if result.failed:
-            new.give_up()
-            raise InputError(
-                f"{path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise of "
-                "the data; check the candidate contacts in the system file, or try another --seed."
-            )
-        save_run(
-            result,
-            new.files,
-            recording=data,
-            recording_path=path,
-            seed=seed,
-            hold_out=hold_out,
-            names=names,
-        )
+def _show_latent(result: LatentFit, plan: FitPlan, out: Path, *, json: bool) -> None:
     found = [int(impacts.chosen.sum()) for impacts in result.impacts]
+    data = plan.recording
     if json:
         print_json(
             {
@@ -296,7 +154,7 @@ def _fit_latent(
         return
     rows: list[tuple[str, object]] = [
         ("runs, samples", f"{len(data.runs)}, {data.samples}"),
-        *([("samples held out", data.samples - training.samples)] if hold_out else []),
+        *([("samples held out", data.samples - plan.training.samples)] if plan.options.hold_out else []),
         ("impacts found", sum(found)),
         ("noise of positions", result.noise[0]),
     ]
@@ -305,7 +163,9 @@ def _fit_latent(
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
     rows += [(p.name, _value(p)) for p in result.parameters]
-    print_table(f"{path}: {result.model.scheme} step", ("", "value"), [*rows, ("seconds", result.seconds)])
+    print_table(
+        f"{plan.path}: {result.model.scheme} step", ("", "value"), [*rows, ("seconds", result.seconds)]
+    )
     for message in result.misfit.messages:
         print(f"Note: {message}")
     print(f"Written to {out}. Look at it with: carom report {out}")

@@ -10,19 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from carom.cli.arguments import (
-    MAXIMUM_STEPS,
-    parse_state,
-    require_output,
-    require_range,
-    require_seed,
-    state_from_numbers,
-)
+from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, state_from_numbers
 from carom.cli.output import print_json
 from carom.data import Recording, Run, read_recording, write_recording
 from carom.data.files.columns import standard_columns
 from carom.data.files.described import read_described
-from carom.errors import InputError
+from carom.errors import InputError, require_range, require_seed
 from carom.learning import (
     BandedForecast,
     forecast_after,

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import require_output, require_seed
+from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data import Learn, SystemFile, read_recording, write_system_file
 from carom.data.files.column_guess import guess_columns
 from carom.data.files.input_file import require_file
 from carom.data.files.tables import MAXIMUM_BYTES
-from carom.errors import InputError
+from carom.errors import InputError, require_seed
 from carom.learning.contact_guess import guess_contacts
 from carom.mechanics import Pair, Scene, Wall
 

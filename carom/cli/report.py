@@ -5,8 +5,9 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import require_output, require_seed
+from carom.cli.arguments import require_output
 from carom.cli.output import print_json
+from carom.errors import require_seed
 from carom.report import write_run_report
 
 

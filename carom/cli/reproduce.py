@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 import tyro
 
 from carom.atomic import make_folder, remove_leftovers
-from carom.cli.arguments import require_range, require_seed
 from carom.cli.output import print_json, print_table, progress
-from carom.errors import InputError
+from carom.errors import InputError, require_range, require_seed
 from carom.experiments.ablations import ABLATIONS
 from carom.experiments.animation import write_animations
 from carom.experiments.bodies import run_bodies, write_bodies

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import require_output, require_range, require_seed
+from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data.files.described import read_described
-from carom.errors import InputError
+from carom.errors import InputError, require_range, require_seed
 from carom.experiments.pictures import save_picture
 from carom.experiments.scene_pictures import draw_run, write_run_animation
 from carom.experiments.style import figure_style

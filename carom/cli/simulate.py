@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 import tyro
 
-from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, require_range, require_seed
+from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output
 from carom.cli.output import print_json
 from carom.cli.system_options import Options, build_system
 from carom.data import (
@@ -21,7 +21,7 @@ from carom.data import (
     write_system_file,
 )
 from carom.data import simulate as simulate_system
-from carom.errors import InputError
+from carom.errors import InputError, require_range, require_seed
 from carom.mechanics import Projection
 from carom.systems import AbstractBoxedBalls, AbstractSystem
 from carom.types import State, VelocityGrid

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from carom.cli.arguments import parse_numbers, require_range
-from carom.errors import InputError
+from carom.cli.arguments import parse_numbers
+from carom.errors import InputError, require_range
 from carom.systems import SYSTEMS, AbstractBoxedBalls, AbstractSystem, fitting_radius
 
 MAXIMUM_BALLS = 64

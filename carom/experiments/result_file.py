@@ -72,7 +72,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def unreadable(path: Path, reason: object) -> InputError:
     """The complaint about a result that cannot be used."""
-    problem = f"the file cannot be read ({shown(reason)}); delete it and run `carom reproduce` again"
+    problem = f"the file cannot be read ({shown(reason)}); delete it and run the same command again"
     return complaint(path, problem)
 
 

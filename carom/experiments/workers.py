@@ -138,7 +138,7 @@ def _deaf_to_interruption() -> Iterator[None]:
 
 def _work(connection: Connection, cores: Sequence[int]) -> None:
     """The life of a worker: until it is told to stop, or whoever started it is gone."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         # Before JAX counts the cores, so that it starts no more threads than can run.
         os.sched_setaffinity(0, cores)
@@ -158,7 +158,7 @@ def _work(connection: Connection, cores: Sequence[int]) -> None:
         return
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A task whose result nobody waits for must not go on beside the command that does it again."""
     parent = multiprocessing.parent_process()
     if parent is not None:

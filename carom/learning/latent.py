@@ -96,19 +96,7 @@ def fit_latent_many(
     settings = settings or LatentSettings()
     if settings.field == "none":  # no weights to begin from
         settings = replace(settings, hidden=1, starts=1)
-    require_choice("touch", settings.touch, Touch)
-    scene = recordings[0].scene
-    if scene is None:
-        raise InputError("This recording has no scene: read it with a system file, or use `with_scene`.")
-    if settings.touch != "inferred" and not recordings[0].has_touch:
-        raise InputError(
-            f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
-        )
-    for recording in recordings:
-        require_moderate(recording)
-    stages = (*settings.horizons, settings.longest)
-    if any(longer % shorter for shorter, longer in pairwise(stages)):
-        raise InputError(f"Every horizon must be a multiple of the one before, unlike {stages}.")
+    scene = require_fittable(recordings, settings)
     # The CD-Lagrange step relates velocities to one step size; the exact one takes steps as they come.
     even = all(recording.even for recording in recordings)
     if settings.scheme == "cd_lagrange" and not even:
@@ -126,6 +114,24 @@ def fit_latent_many(
     seconds = done.seconds / len(recordings)
     best = [max(options, key=_trust) for options in zip(*fits, strict=True)]
     return [replace(fit, seconds=seconds) for fit in best]
+
+
+def require_fittable(recordings: Sequence[Recording], settings: LatentSettings) -> Scene:
+    """Refuse what these settings cannot be used for, before any work; the scene that the recordings share."""
+    require_choice("touch", settings.touch, Touch)
+    scene = recordings[0].scene
+    if scene is None:
+        raise InputError("This recording has no scene: read it with a system file, or use `with_scene`.")
+    if settings.touch != "inferred" and not recordings[0].has_touch:
+        raise InputError(
+            f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
+        )
+    for recording in recordings:
+        require_moderate(recording)
+    stages = (*settings.horizons, settings.longest)
+    if any(longer % shorter for shorter, longer in pairwise(stages)):
+        raise InputError(f"Every horizon must be a multiple of the one before, unlike {stages}.")
+    return scene
 
 
 def _doubtful(fit: LatentFit) -> bool:

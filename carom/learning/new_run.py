@@ -48,8 +48,7 @@ def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[NewRun]:
         make_folder(target)
         with locked(target):
             shutil.rmtree(target / FINISHED, ignore_errors=True)
-            # With all files ready but some not yet in place, a killed command was about to finish.
-            if (target / MODEL).exists() and not overwrite and not whole.exists():
+            if is_finished(target) and not overwrite:
                 raise InputError(
                     f"{folder}: there is a run in this folder; choose another or pass --overwrite."
                 )
@@ -69,6 +68,12 @@ def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[NewRun]:
             with suppress(OSError):  # not made yet, or there is something in it
                 place.rmdir()
         raise
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether there is a run in a folder, with nothing left to do by the command that makes it."""
+    # With all files ready but some not yet in place, a killed command was about to finish.
+    return (folder / MODEL).exists() and not (folder / UNFINISHED / WHOLE).exists()
 
 
 def _put_in_place(folder: Path, target: Path, files: Path, whole: Path) -> None:

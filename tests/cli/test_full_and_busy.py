@@ -67,8 +67,7 @@ def test_a_disk_that_is_full_at_the_end_keeps_the_work(ball, small_disk, capsys,
         save_run(*arguments, **options)
 
     with monkeypatch.context() as context:
-        # The package has a function of the module's name.
-        context.setattr(sys.modules["carom.cli.fit"], "save_run", save_on_small_disk)
+        context.setattr("carom.learning.fit_plan.save_run", save_on_small_disk)
         error = refused(capsys, command)
     assert "cannot be written" in error
     assert [path.name for path in run.iterdir()] == [UNFINISHED]

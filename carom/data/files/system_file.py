@@ -1,8 +1,6 @@
 """System files: what a user knows of a mechanical set-up, in TOML."""
 
 import os
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,16 +8,15 @@ from typing import Any, cast, get_args
 
 from carom.atomic import atomic_write
 from carom.data.files.columns import Columns, repeated, standard_columns
-from carom.data.files.input_file import complaint, not_utf8, require_file, shown, suggestion, unreadable
+from carom.data.files.input_file import complaint, shown, suggestion
 from carom.data.files.scene_tables import PAIR_KEYS, SYSTEM_KEYS, WALL_KEYS, read_scene
 from carom.data.files.system_text import system_text
 from carom.data.files.toml_table import TomlTable
+from carom.data.files.toml_text import parse_toml, read_toml_text
 from carom.data.recording import Channel
 from carom.mechanics import Scene
 from carom.types import RestitutionKind
 
-MAXIMUM_BYTES = 2**20
-"""The largest system file that is read."""
 COLUMNS_KEYS = ("run", "time", "position", "velocity", "touch")
 SAMPLING_KEYS = ("step_size", "missing")
 LEARN_KEYS = ("masses", "damping", "restitution", "gap")
@@ -31,10 +28,6 @@ TABLES = {
     "sampling": SAMPLING_KEYS,
     "learn": LEARN_KEYS,
 }
-
-_MAXIMUM_DOTS = 200
-# A dot that is not the only one of a number. Python's reader takes quadratic time for keys such as a.a.a.a…
-_DOT_OF_KEY = re.compile(r"(?<![0-9])\.|\.(?![0-9])|\.[0-9]+(?=\.)")
 
 
 @dataclass(frozen=True)
@@ -85,16 +78,7 @@ def read_system_file(path: str | os.PathLike[str]) -> SystemFile:
         path: a TOML file.
     """
     path = Path(path)
-    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="system file")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise not_utf8(path, content[: error.start].count(b"\n") + 1) from None
-    return parse_system_file(path, text)
+    return parse_system_file(path, read_toml_text(path, kind="system file"))
 
 
 def write_system_file(
@@ -144,7 +128,7 @@ def format_system_file(
 
 def parse_system_file(path: Path, text: str) -> SystemFile:
     """Read the text of a system file; `path` is for complaints."""
-    tables = _toml(path, text)
+    tables = parse_toml(path, text)
     for name in tables:
         if name not in TABLES:
             owner = next((table for table, keys in TABLES.items() if name in keys), None)
@@ -172,21 +156,6 @@ def parse_system_file(path: Path, text: str) -> SystemFile:
         ),
         cast(tuple[Channel, ...], sampling.words("missing", choices=get_args(Channel))),
     )
-
-
-def _toml(path: Path, text: str) -> Mapping[str, Any]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if sum(1 for _ in _DOT_OF_KEY.finditer(line)) > _MAXIMUM_DOTS:
-            raise complaint(path, "there are too many dots; write plain keys", f"line {number}")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        reason = shown(error, length=120)
-        problem = f"this is not TOML: {reason[:1].lower()}{reason[1:]}; correct the line"
-        raise complaint(path, problem) from error
-    except (ValueError, RecursionError) as error:
-        # Python's own limits, on the digits of a whole number and on the depth of lists.
-        raise complaint(path, "a number is too long or a list too deep; simplify it") from error
 
 
 def _columns(path: Path, tables: Mapping[str, Any], scene: Scene) -> Columns:

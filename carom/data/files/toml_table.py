@@ -45,11 +45,19 @@ class TomlTable:
             raise self.wrong(key, "the key is missing; add it")
         return self.values[key]
 
-    def whole(self, key: str, *, maximum: int) -> int:
-        """A whole number from 1 to `maximum`."""
+    def whole(self, key: str, *, maximum: int, minimum: int = 1) -> int:
+        """A whole number from `minimum` to `maximum`."""
         value = self.require(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
-            raise self.wrong(key, f"write a whole number from 1 to {maximum}, not {_shown(value)}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            problem = f"write a whole number from {minimum} to {maximum}, not {as_written(value)}"
+            raise self.wrong(key, problem)
+        return value
+
+    def text(self, key: str) -> str:
+        """A text that is not empty."""
+        value = self.require(key)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, f"write a text in quotes, not {as_written(value)}")
         return value
 
     def number(self, key: str, *, default: float) -> float:
@@ -64,7 +72,7 @@ class TomlTable:
         """A list with a position for every body."""
         value = self.require(key)
         if not isinstance(value, list) or len(value) != rows:
-            problem = f"write a list of {rows} positions, one per body, not {_shown(value)}"
+            problem = f"write a list of {rows} positions, one per body, not {as_written(value)}"
             raise self.wrong(key, problem)
         return tuple(self._vector(key, row, length, "dimension") for row in value)
 
@@ -72,21 +80,23 @@ class TomlTable:
         """A list of rows of numbers, none if it is left out."""
         value = self.values.get(key, [])
         if not isinstance(value, list):
-            raise self.wrong(key, f"write a list of rows, each {what}, not {_shown(value)}")
+            raise self.wrong(key, f"write a list of rows, each {what}, not {as_written(value)}")
         return tuple(self._vector(key, row, length, f"entry of {what}") for row in value)
 
     def flag(self, key: str, *, default: bool) -> bool:
         """True or false."""
         value = self.values.get(key, default)
         if not isinstance(value, bool):
-            raise self.wrong(key, f"write true or false, not {_shown(value)}")
+            raise self.wrong(key, f"write true or false, not {as_written(value)}")
         return value
 
     def choice(self, key: str, *, choices: Sequence[str], default: str) -> str:
         """One of several words."""
         value = self.values.get(key, default)
         if value not in choices:
-            raise self.wrong(key, f"write one of {', '.join(map(_shown, choices))}, not {_shown(value)}")
+            raise self.wrong(
+                key, f"write one of {', '.join(map(as_written, choices))}, not {as_written(value)}"
+            )
         return value
 
     def words(self, key: str, *, choices: Sequence[str]) -> tuple[str, ...]:
@@ -97,28 +107,28 @@ class TomlTable:
             or any(word not in choices for word in value)
             or len({*value}) < len(value)
         ):
-            allowed = ", ".join(map(_shown, choices))
-            raise self.wrong(key, f"write a list with some of {allowed}, not {_shown(value)}")
+            allowed = ", ".join(map(as_written, choices))
+            raise self.wrong(key, f"write a list with some of {allowed}, not {as_written(value)}")
         return tuple(value)
 
     def name(self, key: str, *, default: str | None) -> str | None:
         """The name of a column."""
         value = self.values.get(key, default)
         if value is not None and (not isinstance(value, str) or not value):
-            raise self.wrong(key, f"write the name of a column in quotes, not {_shown(value)}")
+            raise self.wrong(key, f"write the name of a column in quotes, not {as_written(value)}")
         return value
 
     def names(self, key: str, *, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The names of several columns."""
         value = self.values.get(key, list(default))
         if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-            raise self.wrong(key, f'write a list of columns such as ["q1"], not {_shown(value)}')
+            raise self.wrong(key, f'write a list of columns such as ["q1"], not {as_written(value)}')
         return tuple(value)
 
     def _vector(self, key: str, value: Any, length: int, per: str) -> tuple[float, ...]:
         if not isinstance(value, list) or len(value) != length:
             count = f"{length} number{'' if length == 1 else 's'}"
-            raise self.wrong(key, f"write a list of {count}, one per {per}, not {_shown(value)}")
+            raise self.wrong(key, f"write a list of {count}, one per {per}, not {as_written(value)}")
         return tuple(self._finite(key, component) for component in value)
 
     def _finite(self, key: str, value: Any) -> float:
@@ -129,10 +139,10 @@ class TomlTable:
                 number = math.inf
             if math.isfinite(number):
                 return number
-        raise self.wrong(key, f"write a finite number, not {_shown(value)}")
+        raise self.wrong(key, f"write a finite number, not {as_written(value)}")
 
 
-def _shown(value: Any) -> str:
+def as_written(value: Any) -> str:
     """A value much as it stands in the file."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,0 +1,180 @@
+"""A fit of one recording by given options: what can be refused before it begins, and its run folder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from carom.data import Recording, SystemFile, hold_out
+from carom.errors import InputError, require_range
+from carom.learning.fit_options import FitOptions, learned_from
+from carom.learning.latent import fit_latent, require_fittable
+from carom.learning.latent_fit import LatentFit
+from carom.learning.latent_settings import LatentSettings
+from carom.learning.new_run import NewRun, new_run_folder
+from carom.learning.run_folder import save_run
+from carom.learning.trimming import around_impact
+from carom.learning.window_loss import WindowedSettings, window_batch
+from carom.learning.windowed import Fit, fit_many, together
+from carom.models import MODELS, AbstractModel
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """A fit that options, recording and system file allow; `plan_fit` makes it.
+
+    Arguments:
+        path: the file of the recording.
+        recording: all that was measured; around its impacts alone, where that was asked for.
+        training: the part that the fit sees.
+        names: what the position columns were called, for figures.
+        options: what was asked for.
+        settings: of the recipe.
+        model_options: of the model that the paper's recipe trains.
+    """
+
+    path: Path
+    recording: Recording
+    training: Recording
+    names: tuple[str, ...]
+    options: FitOptions
+    settings: LatentSettings | WindowedSettings
+    model_options: dict[str, Any]
+
+    def require_possible(self) -> None:
+        """Refuse what the recipe would refuse of this recording when it begins."""
+        if isinstance(self.settings, LatentSettings):
+            require_fittable([self.training], self.settings)
+        else:
+            window_batch(self._untrained(self.options.seed), self.training, self.settings)
+
+    def make(
+        self, out: Path, *, overwrite: bool = False, progress: Callable[[float], None] | None = None
+    ) -> Fit | LatentFit:
+        """Fit, and write the run folder; the same call continues one that was killed.
+
+        Arguments:
+            out: the run folder.
+            overwrite: replace what is in it.
+            progress: called with the share of the work done.
+        """
+        with new_run_folder(out, overwrite=overwrite) as new:
+            if isinstance(self.settings, LatentSettings):
+                result, others = self._fit_latent(self.settings, new, progress), None
+            else:
+                result, others = self._train(self.settings, new, progress)
+            save_run(
+                result,
+                new.files,
+                recording=self.recording,
+                recording_path=self.path,
+                seed=self.options.seed,
+                hold_out=self.options.hold_out,
+                alternatives=others,
+                names=self.names,
+            )
+        return result
+
+    def _fit_latent(
+        self, settings: LatentSettings, new: NewRun, progress: Callable[[float], None] | None
+    ) -> LatentFit:
+        result = fit_latent(
+            self.training,
+            settings,
+            seed=self.options.seed,
+            progress=progress,
+            checkpoints=new.checkpoints,
+        )
+        if progress is not None:
+            progress(1.0)
+        if result.failed:
+            new.give_up()
+            raise InputError(
+                f"{self.path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise "
+                "of the data; check the candidate contacts in the system file, or try another --seed."
+            )
+        return result
+
+    def _train(
+        self, settings: WindowedSettings, new: NewRun, progress: Callable[[float], None] | None
+    ) -> tuple[Fit, AbstractModel | None]:
+        """The first seed that ends well, and all of those where there are several."""
+        seeds = range(self.options.seed, self.options.seed + self.options.ensemble)
+        results = fit_many(
+            [self._untrained(seed) for seed in seeds],
+            [self.training],
+            settings,
+            seeds=seeds,
+            progress=progress,
+            checkpoints=new.checkpoints,
+        )
+        finished = [one for one in results if not one.failed]
+        if not finished:
+            new.give_up()
+            raise InputError(
+                "Training ended in numbers that are not finite; choose a smaller --learning-rate."
+            )
+        several = self.options.ensemble > 1
+        return finished[0], together([one.model for one in finished]) if several else None
+
+    def _untrained(self, seed: int) -> AbstractModel:
+        kind = MODELS[self.options.model]
+        return kind.for_recording(self.recording, key=jax.random.key(seed), **self.model_options)
+
+
+def plan_fit(options: FitOptions, path: Path, recording: Recording, description: SystemFile) -> FitPlan:
+    """Check options against a recording and its system file.
+
+    Arguments:
+        options: what was asked for.
+        path: the file of the recording.
+        recording: what it holds.
+        description: what its system file says.
+    """
+    model_options: dict[str, Any] = {}
+    if options.recipe == "carom":
+        longest = max(len(run) for run in recording.runs)
+        require_range("--blind", options.blind, 0, (longest - 1) // 4)
+        settings = LatentSettings(
+            touch=_latent_touch(options),
+            sensor=options.sensor,
+            learned=learned_from(description.learn, options.learn, options.laws),
+            field=options.field,
+            hidden=options.units,
+            blind=options.blind,
+        )
+        if options.around is not None:
+            recording = around_impact(recording, options.around, blind=options.blind)
+    else:
+        settings = replace(options.settings, touch=_windowed_touch(options))
+        model_options = _model_options(options, path, description)
+    training = hold_out(recording, options.hold_out).training
+    names = description.columns.position if description.columns else ()
+    return FitPlan(path, recording, training, names, options, settings, model_options)
+
+
+def _model_options(options: FitOptions, path: Path, description: SystemFile) -> dict[str, Any]:
+    learn = description.learn
+    chosen: dict[str, Any] = {"hidden": options.units}
+    if options.model == "cd-lagrange":
+        chosen |= {"learn_inertia": learn.masses, "learn_damping": learn.damping}
+    elif learn.masses or learn.damping:
+        raise InputError(
+            f"{path}: its system file has masses or damping under [learn], which only the model cd-lagrange "
+            "learns; take another model, or set them to false."
+        )
+    if options.model == "vin":
+        chosen["scheme"] = options.scheme
+    return chosen
+
+
+def _latent_touch(options: FitOptions):
+    assert options.touch != "none"
+    return options.touch or "inferred"
+
+
+def _windowed_touch(options: FitOptions):
+    assert options.touch not in ("inferred", "imperfect")
+    return options.touch or "observed"

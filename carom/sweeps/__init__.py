@@ -1,0 +1,1 @@
+"""Many fits of recordings: a grid or a study, one by one or on a cluster."""

@@ -1,0 +1,154 @@
+"""Clusters: of an existing scheduler whose workers are killed, of SLURM's jobs, and none at all."""
+
+import os
+import stat
+import sys
+import threading
+import time
+
+import pytest
+
+from carom.errors import InputError
+from carom.sweeps import cluster as cluster_module
+from carom.sweeps.cluster import slurm_cluster, working_together
+from carom.sweeps.cluster_options import ClusterOptions, Slurm
+from carom.sweeps.crew import working_alone
+from carom.sweeps.run import swept
+from carom.sweeps.study import RunningStudy
+from carom.sweeps.sweep_file import Study, read_sweep_file
+from carom.sweeps.table import write_tables
+from tests.sweeps.conftest import SWEEP
+from tests.sweeps.test_run import tables
+
+dask = pytest.importorskip("dask", reason="distributed is not installed (extra cluster)")
+distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra cluster)")
+
+
+def sweep(file, out, hire, tell=lambda done, total: None):
+    with swept(read_sweep_file(file), out, hire, again=False, tell=tell) as outcome:
+        write_tables(outcome, out)
+    return outcome
+
+
+@pytest.mark.timeout(400)
+def test_workers_of_an_existing_scheduler_may_be_killed(file, tmp_path):
+    """The scheduler gives a fit up as soon as its worker is lost, as an existing one may."""
+    file.write_text(SWEEP.replace("seeds = 2", "seeds = 4"))
+    sweep(file, tmp_path / "serial", working_alone)
+    settings = {"distributed.scheduler.allowed-failures": 0}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=50
+        ) as cluster,
+    ):
+        killed = []
+
+        def kill_one(done: int, total: int) -> None:
+            if done in (2, 5):
+                process = cluster.workers[done % 2].process.process
+                killed.append(process.pid)
+                process._process.kill()
+
+        options = ClusterOptions(scheduler=cluster.scheduler_address)
+        outcome = sweep(file, tmp_path / "out", lambda: working_together(options), kill_one)
+    assert len(killed) == 2
+    assert outcome.made == 8
+    assert tables(tmp_path / "out") == tables(tmp_path / "serial")
+
+
+def test_workers_with_several_threads_are_refused(file, tmp_path):
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="tcp://"
+    ) as cluster:
+        options = ClusterOptions(scheduler=cluster.scheduler_address)
+        with pytest.raises(InputError, match=r"has 2 threads.*--nthreads 1"):
+            sweep(file, tmp_path / "out", lambda: working_together(options))
+
+
+def test_a_scheduler_that_does_not_answer_is_told(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 1)
+    options = ClusterOptions(scheduler="tcp://127.0.0.1:9")
+    with pytest.raises(InputError, match=r"tcp://127\.0\.0\.1:9: no scheduler answers there"):
+        sweep(file, tmp_path / "out", lambda: working_together(options))
+
+
+def test_what_is_not_installed_is_told(monkeypatch):
+    for name in ("distributed", "dask_jobqueue.slurm", "optuna"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r"distributed; install .*carom\[cluster\].*--serial"):
+        working_together(ClusterOptions()).__enter__()
+    with pytest.raises(InputError, match=r"dask-jobqueue; install .*carom\[slurm\]"):
+        slurm_cluster(Slurm())
+    with pytest.raises(InputError, match=r"optuna; install .*carom\[cluster\]"):
+        RunningStudy(Study(1, 0, 1, "tpe", {"hidden": (4,)}))
+
+
+def test_jobs_are_as_the_sweep_file_says():
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (extra slurm)")
+    slurm = Slurm(
+        queue="short",
+        account="mechanics",
+        memory="3GB",
+        walltime="02:00:00",
+        per_job=4,
+        directives=("--constraint=avx512",),
+        prologue=("module load python",),
+    )
+    with slurm_cluster(slurm) as cluster:
+        script = cluster.job_script()
+    for line in (
+        "#SBATCH -p short",
+        "#SBATCH -A mechanics",
+        "#SBATCH --cpus-per-task=4",
+        "#SBATCH --mem=12G",
+        "#SBATCH -t 02:00:00",
+        "#SBATCH --constraint=avx512",
+        "module load python",
+        "export NPROC=1",
+    ):
+        assert line in script.splitlines()
+    assert "--nthreads 1 " in script
+    assert "--nworkers 4 " in script
+    with pytest.raises(InputError, match="memory: write a size such as 2GB, not much"):
+        slurm_cluster(Slurm(memory="much"))
+
+
+SBATCH = """#!/bin/sh
+# As SLURM does, the script is copied: who submits it removes it.
+for script; do :; done
+copy=$(mktemp {folder}/script-XXXXXX)
+cp "$script" "$copy"
+setsid sh "$copy" > "$copy.log" 2>&1 &
+echo $! >> {folder}/jobs
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/sh
+for job; do kill -9 -- "-$job"; done 2> /dev/null
+exit 0
+"""
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(400)
+def test_jobs_that_end_are_asked_for_again(file, tmp_path, monkeypatch):
+    """By a stand-in for SLURM that starts job scripts on this machine."""
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (extra slurm)")
+    commands, jobs = tmp_path / "bin", tmp_path / "jobs"
+    commands.mkdir()
+    for name, text in (("sbatch", SBATCH.replace("{folder}", str(tmp_path))), ("scancel", SCANCEL)):
+        (commands / name).write_text(text)
+        (commands / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
+    file.write_text(SWEEP.replace("seeds = 2", "seeds = 4"))
+    sweep(file, tmp_path / "serial", working_alone)
+
+    def end_first_job(done: int, total: int) -> None:
+        if done == 2:
+            job = int(jobs.read_text().split()[0])
+            threading.Thread(target=lambda: (time.sleep(0.2), os.killpg(job, 9))).start()
+
+    options = ClusterOptions(workers=1, slurm=Slurm())
+    sweep(file, tmp_path / "out", lambda: working_together(options), end_first_job)
+    assert len(jobs.read_text().split()) >= 2
+    assert tables(tmp_path / "out") == tables(tmp_path / "serial")
