@@ -75,6 +75,7 @@ def fit(
     scheme: Scheme = "velocity_verlet",
     hidden: int | None = None,
     ensemble: int = 1,
+    memory: float | None = None,
     settings: Annotated[PaperSettings, tyro.conf.OmitArgPrefixes] = PaperSettings(),  # noqa: B008
     overwrite: bool = False,
     seed: int = 0,
@@ -114,7 +115,10 @@ def fit(
         model: What is trained by the recipe paper.
         scheme: The integrator of the model vin; stormer_verlet needs positions alone.
         hidden: Units in the hidden layer: 32 in the recipe carom, 500 in the recipe paper by default.
-        ensemble: Seeds that the recipe paper trains from; the band of a forecast is what they span.
+        ensemble: Seeds that the recipe paper trains from, together and on all devices; the band of a forecast
+            is what they span.
+        memory: Gigabytes that an ensemble may take on one device; a quarter of what it has by default. An
+            ensemble that needs more is trained in parts.
         settings: The hyperparameters of the recipe paper.
         overwrite: Replace what is in the run folder.
         seed: Seed of the start weights and of the order of minibatches.
@@ -150,8 +154,10 @@ def fit(
             hidden=hidden,
             blind=blind,
         )
-        if ensemble != 1:
-            raise InputError("--ensemble: the recipe carom has a band without; it is for --recipe paper.")
+        if ensemble != 1 or memory is not None:
+            raise InputError(
+                "--ensemble and --memory: the recipe carom has a band without; they are for --recipe paper."
+            )
         if around is not None:
             data = around_impact(data, around, blind=blind)
         kept: dict[str, Any] = {"hold_out": hold_out, "names": names}
@@ -172,14 +178,22 @@ def fit(
         raise InputError(f"{path}, [learn]: only the model cd-lagrange learns masses or damping.")
     if model == "vin":
         options["scheme"] = scheme
-    require_range("--ensemble", ensemble, 1, 100)
+    require_range("--ensemble", ensemble, 1, 10_000)
+    if memory is not None and not memory > 0:
+        raise InputError(f"--memory must be positive, but it is {memory:g}.")
     training = hold_out_share(data, hold_out).training
     require_seed(seed + ensemble - 1)
     seeds = range(seed, seed + ensemble)
     untrained = [MODELS[model].for_recording(data, key=jax.random.key(number), **options) for number in seeds]
     with new_run_folder(out, overwrite=overwrite) as new, progress(f"training {model}") as tell:
         results = fit_many(
-            untrained, [training], settings, seeds=seeds, progress=tell, checkpoints=new.checkpoints
+            untrained,
+            [training],
+            settings,
+            seeds=seeds,
+            memory=None if memory is None else 1e9 * memory,
+            progress=tell,
+            checkpoints=new.checkpoints,
         )
         finished = [one for one in results if not one.failed]
         if not finished:
