@@ -95,10 +95,10 @@ def pick(batch, index: int | np.ndarray):
 
 def joined(estimate: Estimate, fine: Layout, coarse: Layout) -> Estimate:
     """The same estimate with fewer, longer segments: each starts where a short one did."""
-    rows = [
-        int(np.flatnonzero((fine.run == run) & (fine.sample == sample))[0])
-        for run, sample in zip(coarse.run, coarse.sample, strict=True)
-    ]
+    rows_of = {
+        place: row for row, place in enumerate(zip(fine.run.tolist(), fine.sample.tolist(), strict=True))
+    }
+    rows = [rows_of[place] for place in zip(coarse.run.tolist(), coarse.sample.tolist(), strict=True)]
     shared, local = estimate.unknowns
     return estimate._replace(unknowns=Unknowns(shared, np.asarray(local)[:, np.array(rows)]))
 

@@ -1,4 +1,4 @@
-"""The paper's training loop as one compiled program: Adam on minibatches of windows, of many models at once."""
+"""The paper's training loop as one compiled program: Adam on minibatches, of many models at once."""
 
 from dataclasses import dataclass, replace
 from functools import partial
