@@ -130,6 +130,12 @@ def layout(recording: Recording, length: int | None) -> Layout:
     return Layout(runs, samples, length)
 
 
+def spread_out(places: Layout, count: int) -> Layout:
+    """So many of the segments, evenly over all of them."""
+    rows = np.linspace(0, len(places.run) - 1, count).astype(int)
+    return places._replace(run=places.run[rows], sample=places.sample[rows])
+
+
 def cut(recording: Recording, plans: Sequence[Plan], places: Layout) -> Segments:
     """The data of every segment."""
     count, length = len(places.run), places.length
