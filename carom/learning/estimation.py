@@ -53,6 +53,11 @@ class SharedShape:
 
     shapes: tuple[tuple[int, ...], ...]
 
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return sum(int(np.prod(shape)) for shape in self.shapes)
+
     def __call__(self, vector: Float[Values, "shared"]) -> Shared:
         ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
         return Shared(

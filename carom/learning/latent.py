@@ -25,6 +25,7 @@ from carom.learning.checkpoints import Progress
 from carom.learning.estimation import Estimate, Outcome, SharedShape, improver
 from carom.learning.latent_fit import LatentFit, describe, retracer
 from carom.learning.latent_settings import LatentSettings
+from carom.learning.members import device_memory
 from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem, short
 from carom.learning.reconsidering import changes, reconsider
@@ -55,6 +56,8 @@ SCATTER = 0.2
 """How widely restitutions scatter from run to run, before anything is known."""
 RESCHEDULES = 4
 """Times at most that impacts are moved to likelier steps."""
+COPIES, MOST_MEMORY = 8, 0.5
+"""Arrays as large as the derivatives of all segments that exist at a time, and their share of memory."""
 LONG, PART = 512, 128
 """Short segments from which on a recording is long, and those of it on which random starts are compared."""
 RECONSIDERATIONS = 8
@@ -187,6 +190,7 @@ def _fit_scheme(
     horizons.append(None if longest <= settings.longest else settings.longest)
     places, *later = [layout(recordings[0], horizon) for horizon in horizons]
 
+    _require_memory(len(problems), len(places.run), unravel, own)
     # Every start of every recording is one problem; they run as one batch.
     batch = [problem for problem in problems for _ in range(settings.starts)]
     local = np.stack([problem.first_states(places) for problem in problems])
@@ -254,6 +258,17 @@ def _fit_scheme(
         )
         for index, problem in enumerate(problems)
     ]
+
+
+def _require_memory(problems: int, segments: int, unravel: SharedShape, own: RunShape) -> None:
+    """Refuse what would run out of memory: of every segment all derivatives by its own unknowns are kept."""
+    shared, local = unravel.size, own.state + own.gaps + own.laws + own.masses
+    needed = 8 * COPIES * problems * segments * (local + 1) * (local + shared)
+    if needed > MOST_MEMORY * device_memory():
+        raise InputError(
+            f"The recipe carom would need {needed / 1e9:.1f} GB for a recording as long as this: fit a part "
+            "of it, of single collisions what is around them (--around), or use the paper's recipe."
+        )
 
 
 def _reschedule(
