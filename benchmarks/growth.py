@@ -145,9 +145,15 @@ def _last_epoch(models, recording, *, epochs: int) -> dict[str, float]:
 
 
 def measure(kind: str, size: int) -> dict[str, Any]:
-    """One point in a process of its own, with its peak memory in bytes."""
-    code = f"import sys; from benchmarks.growth import point; point({kind!r}, {size})"
-    done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+    """One point in a process of its own, with its peak memory in bytes.
+
+    Compiled programs are not kept: compiling takes memory, and should take it everywhere.
+    """
+    code = f"from benchmarks.growth import point; point({kind!r}, {size})"
+    environment = os.environ | {"CAROM_CACHE": "off"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True, env=environment
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 
