@@ -1,5 +1,6 @@
 """`carom fit`: a model of a recording."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -179,8 +180,8 @@ def fit(
     if model == "vin":
         options["scheme"] = scheme
     require_range("--ensemble", ensemble, 1, 10_000)
-    if memory is not None and not memory > 0:
-        raise InputError(f"--memory must be positive, but it is {memory:g}.")
+    if memory is not None and not 0 < memory < math.inf:
+        raise InputError(f"--memory must be a positive number of gigabytes, but it is {memory:g}.")
     training = hold_out_share(data, hold_out).training
     require_seed(seed + ensemble - 1)
     seeds = range(seed, seed + ensemble)
