@@ -44,6 +44,7 @@ def fit(
     scheme: Scheme = "velocity_verlet",
     hidden: int | None = None,
     ensemble: int = 1,
+    memory: float | None = None,
     settings: Annotated[PaperSettings, tyro.conf.OmitArgPrefixes] = PaperSettings(),  # noqa: B008
     overwrite: bool = False,
     seed: int = 0,
@@ -83,7 +84,10 @@ def fit(
         model: What is trained by the recipe paper.
         scheme: The integrator of the model vin; stormer_verlet needs positions alone.
         hidden: Units in the hidden layer: 32 in the recipe carom, 500 in the recipe paper by default.
-        ensemble: Seeds that the recipe paper trains from; the band of a forecast is what they span.
+        ensemble: Seeds that the recipe paper trains from, together and on all devices; the band of a forecast
+            is what they span.
+        memory: Gigabytes that an ensemble may take on one device; a quarter of what it has by default. An
+            ensemble that needs more is trained in parts.
         settings: The hyperparameters of the recipe paper.
         overwrite: Replace what is in the run folder.
         seed: Seed of the start weights and of the order of minibatches.
@@ -103,6 +107,7 @@ def fit(
         scheme=scheme,
         hidden=hidden,
         ensemble=ensemble,
+        memory=memory,
         settings=WindowedSettings(**vars(settings)),
         seed=seed,
     )

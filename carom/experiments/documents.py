@@ -15,6 +15,7 @@ from carom.experiments.bodies_learning_tables import BODIES_LEARNING_TABLES
 from carom.experiments.bodies_tables import BODIES_SPEED_TABLES, BODIES_TABLES
 from carom.experiments.classifier_tables import classifier_markdown
 from carom.experiments.grid_tables import GRID_TABLES
+from carom.experiments.growth_tables import GROWTH_TABLES
 from carom.experiments.learning_tables import LEARNING_TABLES
 from carom.experiments.measured_tables import MEASURED_TABLES
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
@@ -28,12 +29,14 @@ CLASSIFIER = Path("results/classifier.json")
 MEASURED = Path("results/measured.json")
 BODIES = Path("results/bodies.json")
 BODIES_SPEED = Path("benchmarks/results/bodies.json")
+GROWTH = Path("benchmarks/results/growth.json")
 PAGES = (
     Path("README.md"),
     Path("docs/reproduction.md"),
     Path("docs/learning.md"),
     Path("docs/measured.md"),
     Path("docs/bodies.md"),
+    Path("docs/growth.md"),
 )
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
@@ -75,6 +78,7 @@ TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
     **{name: (BODIES, make) for name, make in BODIES_TABLES.items()},
     **{name: (BODIES, make) for name, make in BODIES_LEARNING_TABLES.items()},
     **{name: (BODIES_SPEED, make) for name, make in BODIES_SPEED_TABLES.items()},
+    **{name: (GROWTH, make) for name, make in GROWTH_TABLES.items()},
 }
 """Tables by the name of their marker: the document they are made from, and how."""
 

@@ -200,6 +200,7 @@ def _at_best_neighbours(
         fits = [windows.fit(directions, p + shift, weight, stiffness) for shift in shifts for p in PLACES]
         explained = np.stack([-0.5 * fit.misfit(weight, stiffness) for fit in fits])
         explained = explained.reshape(len(shifts), len(PLACES), len(found))
+        kinks: dict[int, np.ndarray] = {}  # those of all windows, for the fits that are asked for
         for row, old in enumerate(found):
             by_shift = explained[:, :, row].max(axis=1)
             near = old + shifts
@@ -212,9 +213,11 @@ def _at_best_neighbours(
             chosen[old, j] = False
             chosen[new, j] = True
             if new != old or blind:
-                fit = fits[best * len(PLACES) + int(np.argmax(explained[best, :, row]))]
-                there = _kink(candidate, scene, position, fit)
-                kink[:, new, j] = there[:, row] if possible_impact(there)[row] else kink[:, old, j]
+                number = best * len(PLACES) + int(np.argmax(explained[best, :, row]))
+                if number not in kinks:
+                    kinks[number] = _kink(candidate, scene, position, fits[number])
+                there = kinks[number][:, row]
+                kink[:, new, j] = there if possible_impact(there[:, None])[0] else kink[:, old, j]
     return replace(peaks, log_odds=log_odds, chosen=chosen, gap=kink[0], before=kink[1], after=kink[2])
 
 
@@ -279,8 +282,12 @@ def peaks_of(
     """
     chosen = np.zeros(log_odds.shape, bool)
     left = log_odds.copy()
-    while left.size and left.max() > 0:
-        step, contact = (int(i) for i in np.unravel_index(np.argmax(left), left.shape))
+    positive = np.flatnonzero(left > 0)
+    # Ties go to the first.
+    for place in positive[np.argsort(-left.ravel()[positive], kind="stable")].tolist():
+        step, contact = divmod(place, left.shape[1])
+        if left[step, contact] == -np.inf:
+            continue
         chosen[step, contact] = True
         near = np.arange(max(0, step - half_width + 1), min(len(left), step + half_width))
         apart = near[np.abs(near - step) > 1]

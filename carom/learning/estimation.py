@@ -35,6 +35,9 @@ OVERLAP, OVERLAP_OF_MANY = 0.005, 0.3
 Of many short runs some always start at a surface, and if that were hard, none could move."""
 ITERATIONS = 12
 """Steps of least squares between two estimates of noise and smoothness."""
+SAMPLES_AT_ONCE, LEAST_AT_ONCE = 640, 8
+"""Samples, and segments at least, whose derivatives are worked out at a time: they stay near the processor,
+and memory does not grow with them. A recording of the paper's length is worked on as a whole."""
 LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
 """How little and how much restitution may scatter from run to run."""
 TELLING = 0.9
@@ -49,6 +52,11 @@ class SharedShape:
     """
 
     shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return sum(int(np.prod(shape)) for shape in self.shapes)
 
     def __call__(self, vector: Float[Values, "shared"]) -> Shared:
         ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
@@ -214,6 +222,7 @@ def improve(
         prior,
         Bounds(low, high),
         channels=len(noise),
+        size=at_once(segments.observed.shape[1]),
         max_iterations=ITERATIONS,
     )
     covariance = shared_covariance(solution.normal)
@@ -250,6 +259,11 @@ def improve(
         jnp.sqrt(jnp.maximum(variances, 0)),
         solution.normal.shared_gradient,
     )
+
+
+def at_once(length: int) -> int:
+    """How many segments of so many samples are worked on at a time."""
+    return max(LEAST_AT_ONCE, SAMPLES_AT_ONCE // length)
 
 
 def _spread(

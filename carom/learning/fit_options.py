@@ -1,5 +1,6 @@
 """What a fit is told, whoever asks for it: `carom fit` or a sweep."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,7 +29,7 @@ Learnable = Literal[
     "radii",
     "normals",
 ]
-LARGEST_ENSEMBLE = 100
+LARGEST_ENSEMBLE = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,7 @@ class FitOptions:
     scheme: Scheme = "velocity_verlet"
     hidden: int | None = None
     ensemble: int = 1
+    memory: float | None = None
     seed: int = 0
 
     def __post_init__(self):
@@ -91,8 +93,10 @@ class FitOptions:
         if self.touch == "none":
             raise InputError("--touch none: the recipe carom has --touch inferred for that.")
         require_range("--hidden", self.units, 1, 256)
-        if self.ensemble != 1:
-            raise InputError("--ensemble: the recipe carom has a band without; it is for --recipe paper.")
+        if self.ensemble != 1 or self.memory is not None:
+            raise InputError(
+                "--ensemble and --memory: the recipe carom has a band without; they are for --recipe paper."
+            )
 
     def _require_paper(self) -> None:
         if self.touch in ("inferred", "imperfect"):
@@ -103,6 +107,8 @@ class FitOptions:
             raise InputError("--learn: the paper's recipe takes this from the system file's table [learn].")
         require_range("--ensemble", self.ensemble, 1, LARGEST_ENSEMBLE)
         require_seed(self.seed + self.ensemble - 1)
+        if self.memory is not None and not 0 < self.memory < math.inf:
+            raise InputError(f"--memory must be a positive number of gigabytes, but it is {self.memory:g}.")
 
 
 def learned_from(stated: Learn, chosen: tuple[str, ...] | None, laws: Laws = "each") -> Learned:

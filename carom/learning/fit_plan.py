@@ -14,9 +14,10 @@ from carom.learning.latent import fit_latent, require_fittable
 from carom.learning.latent_fit import LatentFit
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.new_run import NewRun, new_run_folder
+from carom.learning.recorded_windows import recorded_windows
 from carom.learning.run_folder import save_run
 from carom.learning.trimming import around_impact
-from carom.learning.window_loss import WindowedSettings, window_batch
+from carom.learning.window_loss import WindowedSettings
 from carom.learning.windowed import Fit, fit_many, together
 from carom.models import MODELS, AbstractModel
 
@@ -48,7 +49,7 @@ class FitPlan:
         if isinstance(self.settings, LatentSettings):
             require_fittable([self.training], self.settings)
         else:
-            window_batch(self._untrained(self.options.seed), self.training, self.settings)
+            recorded_windows(self._untrained(self.options.seed), self.training, self.settings)
 
     def make(
         self, out: Path, *, overwrite: bool = False, progress: Callable[[float], None] | None = None
@@ -107,6 +108,7 @@ class FitPlan:
             [self.training],
             settings,
             seeds=seeds,
+            memory=None if self.options.memory is None else 1e9 * self.options.memory,
             progress=progress,
             checkpoints=new.checkpoints,
         )

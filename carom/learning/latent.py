@@ -25,13 +25,24 @@ from carom.learning.checkpoints import Progress
 from carom.learning.estimation import Estimate, Outcome, SharedShape, improver
 from carom.learning.latent_fit import LatentFit, describe, retracer
 from carom.learning.latent_settings import LatentSettings
+from carom.learning.members import device_memory
 from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem, short
 from carom.learning.reconsidering import changes, reconsider
 from carom.learning.rescheduling import reschedule
-from carom.learning.rounds import LOOSE, by_start, joined, most_decided, pick, round_inputs, run_rounds, stack
+from carom.learning.rounds import (
+    LOOSE,
+    by_start,
+    joined,
+    most_decided,
+    pick,
+    round_inputs,
+    run_rounds,
+    stack,
+    with_local,
+)
 from carom.learning.run_unknowns import RunShape
-from carom.learning.segments import Layout, layout
+from carom.learning.segments import Layout, layout, spread_out
 from carom.learning.touch_sensor import PERFECT, Touch
 from carom.learning.unknowns import initial_shared
 from carom.mechanics import Scene
@@ -45,6 +56,10 @@ SCATTER = 0.2
 """How widely restitutions scatter from run to run, before anything is known."""
 RESCHEDULES = 4
 """Times at most that impacts are moved to likelier steps."""
+COPIES, MOST_MEMORY = 8, 0.5
+"""Arrays as large as the derivatives of all segments that exist at a time, and their share of memory."""
+LONG, PART = 512, 128
+"""Short segments from which on a recording is long, and those of it on which random starts are compared."""
 RECONSIDERATIONS = 8
 """Times at most that impacts of short runs are looked at anew."""
 
@@ -181,12 +196,16 @@ def _fit_scheme(
     horizons.append(None if longest <= settings.longest else settings.longest)
     places, *later = [layout(recordings[0], horizon) for horizon in horizons]
 
+    _require_memory(len(problems), len(places.run), unravel, own)
     # Every start of every recording is one problem; they run as one batch.
     batch = [problem for problem in problems for _ in range(settings.starts)]
+    local = np.stack([problem.first_states(places) for problem in problems])
+    long = len(places.run) > LONG and not problems[0].short
+    first_places = spread_out(places, PART) if long else places
     estimate = Estimate(
         Unknowns(
             np.stack([np.concatenate([np.ravel(part) for part in guess]) for guess in guesses]),
-            np.stack([problem.first_states(places) for problem in batch]),
+            np.stack([problem.first_states(first_places) for problem in batch]),
         ),
         np.stack([problem.noise for problem in batch]),
         np.tile([FLAT, STRAIGHT], (len(batch), 1)),
@@ -195,23 +214,31 @@ def _fit_scheme(
     history: list[np.ndarray] = []
     improvers = partial(improver, unravel, own)
     improve = improvers(most_decided(problems, template))
-    first = pick(estimate, np.arange(len(problems)) * settings.starts)
-    done.expect(len(horizons) + (scheme != "cd_lagrange" and not problems[0].short))
+    first = with_local(pick(estimate, np.arange(len(problems)) * settings.starts), local)
+    done.expect(len(horizons) + long + (scheme != "cd_lagrange" and not problems[0].short))
     # All stages are compiled from now on, in their order.
-    improve.prepare(template, LOOSE, *round_inputs(estimate, batch, places))
+    improve.prepare(template, LOOSE, *round_inputs(estimate, batch, first_places))
+    if long:
+        improve.prepare(template, LOOSE, *round_inputs(first, problems, places))
     for coarser in later:
-        improve.prepare(template, LOOSE, *round_inputs(joined(first, places, coarser), problems, coarser))
+        improve.prepare(
+            template,
+            LOOSE,
+            *round_inputs(joined(first, places, coarser), problems, coarser),
+        )
     whole = (later or [places])[-1]
-    local = pick(joined(first, places, whole), 0).unknowns.local
+    own_unknowns = pick(joined(first, places, whole), 0).unknowns.local
     segments = problems[0].segments(whole, free=False)
     most = problems[0].most(template) if problems[0].short else None
-    retracer(own, most).prepare(template, local, segments.duration, segments.schedule)
+    retracer(own, most).prepare(template, own_unknowns, segments.duration, segments.schedule)
     run = partial(run_rounds, template, improvers, done, history)
-    outcome = run(estimate, batch, places, starts=settings.starts)
+    outcome = run(estimate, batch, first_places, starts=settings.starts)
     picked = np.argmax(by_start(outcome.log_likelihood, settings.starts), axis=1)
     chosen = np.arange(len(problems)) * settings.starts + picked
     outcome = pick(outcome, chosen)
     history[:] = [values[chosen] for values in history]
+    if long:
+        outcome = run(with_local(outcome.estimate, local), problems, places)
     if scheme == "cd_lagrange":
         problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
     if problems[0].short and scheme != "cd_lagrange":
@@ -237,6 +264,17 @@ def _fit_scheme(
         )
         for index, problem in enumerate(problems)
     ]
+
+
+def _require_memory(problems: int, segments: int, unravel: SharedShape, own: RunShape) -> None:
+    """Refuse what would run out of memory: of every segment all derivatives by its own unknowns are kept."""
+    shared, local = unravel.size, own.state + own.gaps + own.laws + own.masses
+    needed = 8 * COPIES * problems * segments * (local + 1) * (local + shared)
+    if needed > MOST_MEMORY * device_memory():
+        raise InputError(
+            f"The recipe carom would need {needed / 1e9:.1f} GB for a recording as long as this: fit a part "
+            "of it, of single collisions what is around them (--around), or use the paper's recipe."
+        )
 
 
 def _reschedule(

@@ -53,6 +53,7 @@ def minimise(
     bounds: Bounds,
     *,
     channels: int,
+    size: int | None = None,
     max_iterations: int = 30,
     tolerance: float = 1e-6,
 ) -> Solution:
@@ -65,6 +66,7 @@ def minimise(
         prior: of all unknowns.
         bounds: of the shared unknowns.
         channels: of the measurements, as `residuals` gives them.
+        size: segments that are worked on at once, as in `normal_equations`.
         tolerance: a relative decrease of the cost below this ends the search.
     """
 
@@ -84,7 +86,7 @@ def minimise(
         # Every turn judges the point tried before and tries a new one: the equations stand here only once,
         # which halves what must be compiled.
         (unknowns, normal, cost, count), tried, predicted, damping, growth, _ = search
-        tried_normal = normal_equations(residuals, tried, segments, prior)
+        tried_normal = normal_equations(residuals, tried, segments, prior, size=size)
         decrease = cost - tried_normal.cost
         first = count == 0
         better = jnp.isfinite(tried_normal.cost) & (first | (decrease > 0))

@@ -1,11 +1,14 @@
 """Least squares over a few samples around every step, with a jump of velocity in it or without."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from carom.data import Run
+
+AT_ONCE = 2**14
+"""Steps that are looked at together: memory for more is not needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,23 +38,14 @@ class Windows:
     def __init__(
         self, run: Run, half_width: int, *, blind: int = 0, at: Int[np.ndarray, "steps"] | None = None
     ):
-        at = np.arange(len(run) - 1) if at is None else at
-        steps, (bodies, dimension) = len(at), run.position.shape[1:]
-        self.bodies, self.dimension = bodies, dimension
-        starts = np.clip(at - half_width + 1, 0, max(0, len(run) - 2 * half_width))
-        self.index = starts[:, None] + np.arange(min(2 * half_width, len(run)))
-        self.at, self.begin, self.step = at, run.time[:-1], np.diff(run.time)
+        self.at = np.arange(len(run) - 1) if at is None else at
+        self.begin, self.step = run.time[:-1], np.diff(run.time)
+        self._run, self._half_width, self._blind = run, half_width, blind
         flat = run.position.reshape(len(run), -1)
-        speed = np.full_like(flat, np.nan) if run.velocity is None else run.velocity.reshape(len(run), -1)
-        self.time = run.time[self.index] - run.time[at, None]
-        self.value = np.stack([flat[self.index], speed[self.index]], axis=2)  # steps window 2 coordinates
-        beyond = self.index - at[:, None]
-        seen = (beyond <= -blind) | (beyond > blind)
-        self.known = np.isfinite(self.value) & seen[:, :, None, None]
-        self.value = np.where(self.known, self.value, 0.0)
         columns = [np.interp(run.time, run.time[ok], c[ok]) for c in flat.T for ok in [np.isfinite(c)]]
         filled = np.stack(columns, axis=1)
-        self.filled_position = (0.5 * (filled[1:] + filled[:-1]))[at].reshape(steps, bodies, dimension)
+        middle = (0.5 * (filled[1:] + filled[:-1]))[self.at]
+        self.filled_position = middle.reshape(len(self.at), *run.position.shape[1:])
 
     def fit(self, directions, place, weight=(1.0, 1.0), stiffness: float = 0.0) -> WindowFit:
         """`directions` (steps, jumps, coordinates) or None; the jump is at `place` of the step.
@@ -59,13 +53,33 @@ class Windows:
         A place below 0 or from 1 on lies in a step before or after, by the whole part of the number.
         `stiffness` is the precision with which accelerations are expected to vanish.
         """
-        steps, coordinates = len(self.value), self.value.shape[-1]
         if directions is None:
-            directions = np.zeros((steps, 0, coordinates))
+            directions = np.zeros((len(self.at), 0, self.filled_position[0].size))
+        blocks = [slice(first, first + AT_ONCE) for first in range(0, len(self.at), AT_ONCE)]
+        fits = [self._fit(self.at[rows], directions[rows], place, weight, stiffness) for rows in blocks]
+        if len(fits) == 1:
+            return fits[0]
+        return WindowFit(*(np.concatenate(parts) for parts in zip(*map(_parts, fits), strict=True)))
+
+    def _fit(self, at: Int[np.ndarray, "steps"], directions, place, weight, stiffness: float) -> WindowFit:
+        run = self._run
+        starts = np.clip(at - self._half_width + 1, 0, max(0, len(run) - 2 * self._half_width))
+        index = starts[:, None] + np.arange(min(2 * self._half_width, len(run)))
+        values = [run.position[index].reshape(*index.shape, -1)]
+        velocity = run.velocity
+        values.append(
+            np.full_like(values[0], np.nan) if velocity is None else velocity[index].reshape(values[0].shape)
+        )
+        value = np.stack(values, axis=2)  # steps window 2 coordinates
+        beyond = index - at[:, None]
+        seen = (beyond <= -self._blind) | (beyond > self._blind)
+        known = np.isfinite(value) & seen[:, :, None, None]
+        value = np.where(known, value, 0.0)
+        steps, coordinates = len(value), value.shape[-1]
         whole, share = divmod(0.5 if place is None else place, 1)
-        there = np.clip(self.at + int(whole), 0, len(self.step) - 1)
-        kink = self.begin[there] - self.begin[self.at] + share * self.step[there]
-        t = self.time - kink[:, None]
+        there = np.clip(at + int(whole), 0, len(self.step) - 1)
+        kink = self.begin[there] - self.begin[at] + share * self.step[there]
+        t = run.time[index] - run.time[at, None] - kink[:, None]
         ones, zeros = np.ones_like(t), np.zeros_like(t)
         # Rows: (window, channel); columns: q₀, v, a at the kink.
         smooth = np.stack(
@@ -81,9 +95,9 @@ class Windows:
             design[..., 3 * c : 3 * c + 3] = smooth
             for k in range(jumps):
                 design[..., 3 * coordinates + k] = ramp * directions[:, None, None, k, c]
-            w = self.known[..., c] * np.asarray(weight)
+            w = known[..., c] * np.asarray(weight)
             matrix += np.einsum("nwci,nwc,nwcj->nij", design, w, design)
-            vector += np.einsum("nwci,nwc,nwc->ni", design, w, self.value[..., c])
+            vector += np.einsum("nwci,nwc,nwc->ni", design, w, value[..., c])
             matrix[:, 3 * c + 2, 3 * c + 2] += stiffness
             designs.append(design)
         scale = np.sqrt(np.maximum(np.einsum("nii->ni", matrix), 1e-300))
@@ -91,10 +105,10 @@ class Windows:
         solution = np.linalg.solve(balanced, (vector / scale)[..., None])[..., 0] / scale
         squares, counts = np.zeros((steps, 2)), np.zeros((steps, 2))
         for c, design in enumerate(designs):
-            away = (self.value[..., c] - np.einsum("nwci,ni->nwc", design, solution)) * self.known[..., c]
+            away = (value[..., c] - np.einsum("nwci,ni->nwc", design, solution)) * known[..., c]
             squares += np.sum(away**2, axis=1)
-            counts += np.sum(self.known[..., c], axis=1)
-        shape = (steps, self.bodies, self.dimension)
+            counts += np.sum(known[..., c], axis=1)
+        shape = (steps, *run.position.shape[1:])
         parts = solution[:, : 3 * coordinates].reshape(steps, coordinates, 3)
         jump = np.einsum("nk,nkc->nc", solution[:, 3 * coordinates :], directions)
         return WindowFit(
@@ -105,6 +119,10 @@ class Windows:
             (parts[..., 1] + jump).reshape(shape),
             parts[..., 2].reshape(shape),
         )
+
+
+def _parts(fit: WindowFit) -> list[np.ndarray]:
+    return [getattr(fit, field.name) for field in fields(fit)]
 
 
 def local_noise(smooth: WindowFit, share: float = 0.5) -> Float[np.ndarray, "2"]:

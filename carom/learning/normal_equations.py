@@ -54,8 +54,15 @@ class Normal(NamedTuple):
     """Sums of squared residuals, channel by channel."""
 
 
-def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: Any, prior: Prior) -> Normal:
-    """Jᵀ J and Jᵀ r by blocks, priors included."""
+def normal_equations(
+    residuals: SegmentResiduals, unknowns: Unknowns, segments: Any, prior: Prior, *, size: int | None = None
+) -> Normal:
+    """Jᵀ J and Jᵀ r by blocks, priors included.
+
+    Arguments:
+        size: segments that are worked on at once, all of them by default. Fewer need less memory, and are
+            quicker where what they need stays near the processor.
+    """
 
     def of_segment(local, data):
         def both(shared, local):
@@ -67,18 +74,17 @@ def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: 
             unknowns.shared, local
         )
         return (
-            by_shared.T @ by_shared,
-            by_local.T @ by_shared,
-            by_local.T @ by_local,
-            by_shared.T @ value,
-            by_local.T @ value,
-            0.5 * jnp.sum(value**2),
-            jnp.sum(measured**2, axis=(0, 2)),
+            (by_shared.T @ by_shared, 0.5 * jnp.sum(value**2), jnp.sum(measured**2, axis=(0, 2))),
+            (
+                by_local.T @ by_shared,
+                by_local.T @ by_local,
+                by_shared.T @ value,
+                by_local.T @ value,
+            ),
         )
 
-    shared, mixed, local, pulls, local_gradient, cost, squares = jax.vmap(of_segment)(
-        unknowns.local, segments
-    )
+    totals, (mixed, local, pulls, local_gradient) = _by_blocks(of_segment, unknowns.local, segments, size)
+    shared, cost, squares = totals
     shared_away = unknowns.shared - prior.shared_mean
     local_away = unknowns.local - prior.local_mean
     penalty = jnp.sum(prior.shared_precision * shared_away**2) + jnp.sum(
@@ -86,15 +92,38 @@ def normal_equations(residuals: SegmentResiduals, unknowns: Unknowns, segments: 
     )
     rough, by_rough = prior.residuals(unknowns.shared), jax.jacfwd(prior.residuals)(unknowns.shared)
     return Normal(
-        shared=jnp.sum(shared, 0) + jnp.diag(prior.shared_precision) + by_rough.T @ by_rough,
+        shared=shared + jnp.diag(prior.shared_precision) + by_rough.T @ by_rough,
         mixed=mixed,
         local=local + jax.vmap(jnp.diag)(prior.local_precision),
         shared_gradient=jnp.sum(pulls, 0) + prior.shared_precision * shared_away + by_rough.T @ rough,
         pulls=pulls,
         local_gradient=local_gradient + prior.local_precision * local_away,
-        cost=jnp.sum(cost) + 0.5 * (penalty + jnp.sum(rough**2)),
-        squares=jnp.sum(squares, axis=0),
+        cost=cost + 0.5 * (penalty + jnp.sum(rough**2)),
+        squares=squares,
     )
+
+
+def _by_blocks(of_segment: Callable, local: Float[Values, "segments local"], segments: Any, size: int | None):
+    """The first of what is found for every segment summed over all, the rest as it is."""
+    count = len(local)
+    size = count if size is None else min(size, count)
+    if size == count:
+        totals, own = jax.vmap(of_segment)(local, segments)
+        return jax.tree.map(lambda part: jnp.sum(part, 0), totals), own
+    blocks = -(-count // size)
+    # The last block is filled up with a segment that counts nothing.
+    rows = jnp.arange(blocks * size).reshape(blocks, size)
+
+    def of_block(sums, block):
+        chosen, counts = jnp.minimum(block, count - 1), block < count
+        found, own = jax.vmap(of_segment)(*jax.tree.map(lambda x: jnp.asarray(x)[chosen], (local, segments)))
+        added = jax.tree.map(lambda part: jnp.tensordot(counts.astype(part.dtype), part, 1), found)
+        return jax.tree.map(jnp.add, sums, added), own
+
+    like = jax.eval_shape(of_segment, *jax.tree.map(lambda x: jnp.asarray(x)[0], (local, segments)))[0]
+    nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), like)
+    totals, own = jax.lax.scan(of_block, nothing, rows)
+    return totals, jax.tree.map(lambda part: part.reshape(blocks * size, *part.shape[2:])[:count], own)
 
 
 def shared_covariance(normal: Normal) -> Float[Array, "shared shared"]:

@@ -85,12 +85,12 @@ def _moved(plan: Plan, shift: int) -> Plan:
 def _alone(windows: Segments, impacts: list[Impacts], events, places: Layout) -> Segments:
     """Windows that see no other impact than the one they are about."""
     known = windows.known.copy()
+    struck = [np.flatnonzero(found.chosen.any(axis=1)) for found in impacts]
     for row, (run, step, _) in enumerate(events):
-        kinks = np.flatnonzero(impacts[run].chosen.any(axis=1))
-        start = places.sample[row]
-        later, earlier = kinks[kinks > step], kinks[kinks < step]
-        if len(later):
-            known[row, max(later[0] - REACH - start, 0) :] = False
-        if len(earlier):
-            known[row, : max(earlier[-1] + 1 + REACH + 1 - start, 0)] = False
+        kinks, start = struck[run], places.sample[row]
+        before, until = (int(np.searchsorted(kinks, step, side)) for side in ("left", "right"))
+        if until < len(kinks):
+            known[row, max(kinks[until] - REACH - start, 0) :] = False
+        if before:
+            known[row, : max(kinks[before - 1] + 1 + REACH + 1 - start, 0)] = False
     return windows._replace(known=known)

@@ -19,8 +19,8 @@ from carom.programs import KeptFunction
 
 LOOSE, HINGE = 0.3, 3e-3
 """How softly scheduled impacts are kept within their time, at first and in the end, as a share of a step."""
-ROUNDS, SETTLED = 16, 0.2
-"""Rounds of a stage at most, and the change of the log-likelihood that ends it."""
+ROUNDS, SETTLED, LONG = 16, 0.2, 10_000
+"""Rounds of a stage at most, and the change of the log-likelihood that ends it, of up to so many samples."""
 
 
 def run_rounds(
@@ -39,8 +39,9 @@ def run_rounds(
     """Round after round until the likelihood settles, of several starts that of the best."""
     improve = improver(most_decided(problems, template, free=free))
     units, estimate, data, priors = round_inputs(estimate, problems, places, free=free)
-    # Each of many short runs may still move a little.
-    enough = SETTLED * (max(1.0, len(places.run) / 20) if problems[0].short else 1.0)
+    # Each of many short runs may still move a little, and so may each part of a long recording.
+    samples = problems[0].recording.samples
+    enough = SETTLED * max(1.0, len(places.run) / 20 if problems[0].short else samples / LONG)
     hinge, before = LOOSE, -np.inf
     number = 0
     stage = done.stage(Outcome.like(estimate), 0.0)
@@ -78,8 +79,7 @@ def round_inputs(estimate: Estimate, problems: Sequence[Problem], places: Layout
         for problem, local in zip(problems, estimate.unknowns.local, strict=True)
     ]
     local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
-    estimate = estimate._replace(unknowns=estimate.unknowns._replace(local=local))
-    return units, estimate, data, (mean, precision)
+    return units, with_local(estimate, local), data, (mean, precision)
 
 
 def by_start(likelihoods, starts: int) -> np.ndarray:
@@ -93,12 +93,17 @@ def pick(batch, index: int | np.ndarray):
     return jax.tree.map(lambda x: np.asarray(x)[index], batch)
 
 
+def with_local(estimate: Estimate, local: np.ndarray) -> Estimate:
+    """The same with other unknowns of the segments, or with those of other segments."""
+    return estimate._replace(unknowns=estimate.unknowns._replace(local=local))
+
+
 def joined(estimate: Estimate, fine: Layout, coarse: Layout) -> Estimate:
     """The same estimate with fewer, longer segments: each starts where a short one did."""
-    rows = [
-        int(np.flatnonzero((fine.run == run) & (fine.sample == sample))[0])
-        for run, sample in zip(coarse.run, coarse.sample, strict=True)
-    ]
+    rows_of = {
+        place: row for row, place in enumerate(zip(fine.run.tolist(), fine.sample.tolist(), strict=True))
+    }
+    rows = [rows_of[place] for place in zip(coarse.run.tolist(), coarse.sample.tolist(), strict=True)]
     shared, local = estimate.unknowns
     return estimate._replace(unknowns=Unknowns(shared, np.asarray(local)[:, np.array(rows)]))
 

@@ -130,6 +130,12 @@ def layout(recording: Recording, length: int | None) -> Layout:
     return Layout(runs, samples, length)
 
 
+def spread_out(places: Layout, count: int) -> Layout:
+    """So many of the segments, evenly over all of them."""
+    rows = np.linspace(0, len(places.run) - 1, count).astype(int)
+    return places._replace(run=places.run[rows], sample=places.sample[rows])
+
+
 def cut(recording: Recording, plans: Sequence[Plan], places: Layout) -> Segments:
     """The data of every segment."""
     count, length = len(places.run), places.length
@@ -147,7 +153,7 @@ def cut(recording: Recording, plans: Sequence[Plan], places: Layout) -> Segments
         duration[row, : size - 1] = np.diff(run.time[start:end])
         for target, source in zip((schedule, earliest, latest), plans[index][:3], strict=True):
             target[row, : size - 1] = source[start : end - 1]
-        values = channels(run)[start:end]
+        values = channels(run.part(slice(start, end)))
         # What follows an unresolved stretch cannot be foretold from before it.
         foretold = np.logical_and.accumulate(plans[index].resolved[start:end])
         foretold &= plans[index].counted[start:end]
@@ -161,11 +167,12 @@ def first_states(
 ) -> Float[np.ndarray, "segments local"]:
     """Start states by a parabola through the samples near each, on its side of the impacts."""
     rows = []
+    struck = [np.flatnonzero(found.chosen.any(axis=1)) for found in impacts]
     for index, start in zip(places.run.tolist(), places.sample.tolist(), strict=True):
-        run, kinks = recording.runs[index], np.flatnonzero(impacts[index].chosen.any(axis=1))
-        earlier, later = kinks[kinks < start], kinks[kinks >= start]
-        low = max(start - 6, earlier[-1] + 1 if len(earlier) else 0)
-        high = min(start + 7, later[0] + 1 if len(later) else len(run), len(run))
+        run, kinks = recording.runs[index], struck[index]
+        before = int(np.searchsorted(kinks, start))  # how many
+        low = max(start - 6, kinks[before - 1] + 1 if before else 0)
+        high = min(start + 7, kinks[before] + 1 if before < len(kinks) else len(run), len(run))
         rows.append(local_state(run, start, int(low), int(high)))
     return np.array(rows)
 
@@ -179,7 +186,7 @@ def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
 def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "state"]:
     """The state at a sample by a parabola through those from `low` to before `high`; positions come first."""
     t = run.time[low:high] - run.time[at]
-    values = channels(run)[low:high].reshape(high - low, 2, -1)
+    values = channels(run.part(slice(low, high))).reshape(high - low, 2, -1)
     position, velocity = [], []
     for c in range(values.shape[2]):
         rows = [

@@ -11,18 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from carom.data import Recording, cut_windows
-from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
 from carom.integrators import consecutive
 from carom.models import AbstractModel, batched_rollout
-from carom.types import State
+from carom.types import Scalar, State
 
 Touch = Literal["observed", "none"]
 Schedule = Literal["constant", "cosine"]
@@ -92,28 +89,13 @@ class WindowBatch(NamedTuple):
     touch: Bool[Array, "windows samples bodies"]
 
 
-def window_batch(model: AbstractModel, recording: Recording, settings: WindowedSettings) -> WindowBatch:
-    """Cut a recording into the windows that a model is trained on; refuse what does not fit the model."""
-    require_moderate(recording)
-    windows = cut_windows(recording, horizon=settings.horizon, stride=settings.stride)
-    if windows.velocity is None and model.predicts_velocity:
-        raise InputError(
-            "The paper's recipe starts every window at a measured velocity, and this recording has none: add "
-            "velocity columns, or use the Störmer–Verlet network, which needs positions alone."
-        )
-    if not recording.has_touch and settings.touch == "observed" and model.contact.size:
-        raise InputError('This recording has no touch channel: add one, or choose touch "none".')
-    if windows.horizon < 2 and not model.predicts_velocity:
-        raise InputError("A model of positions alone needs a horizon of at least 2.")
-    velocity = np.zeros_like(windows.position) if windows.velocity is None else windows.velocity
-    dtype = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))[0].dtype
-    return WindowBatch(
-        jnp.asarray(windows.position, dtype), jnp.asarray(velocity, dtype), jnp.asarray(windows.touch)
-    )
+def window_losses(
+    model: AbstractModel, batch: WindowBatch, settings: WindowedSettings, l2: Scalar | None = None
+) -> Losses:
+    """State error and contact cross-entropy of every window in a batch, and the ℓ² penalty of the model.
 
-
-def window_losses(model: AbstractModel, batch: WindowBatch, settings: WindowedSettings) -> Losses:
-    """State error and contact cross-entropy of every window in a batch, and the ℓ² penalty of the model."""
+    `l2` is its strength where that is not the one in `settings`.
+    """
     starts, first_target = _starts(model, batch)
     contact = _over_steps(model.contact.from_touch)(
         batch.touch[:, first_target:], batch.position[:, first_target:]
@@ -140,7 +122,7 @@ def window_losses(model: AbstractModel, batch: WindowBatch, settings: WindowedSe
         touch = batch.touch[:, -logits.shape[1] :]
         entropy = _reduce(_over_steps(model.contact.cross_entropy)(logits, touch), settings)
 
-    penalty = settings.l2 * sum(
+    penalty = (settings.l2 if l2 is None else l2) * sum(
         (jnp.sum(kernel**2) for kernel in model.penalised()), jnp.zeros((), state.dtype)
     )
     return Losses(state, entropy, jnp.broadcast_to(penalty, state.shape))

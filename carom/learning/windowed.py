@@ -1,7 +1,7 @@
-"""The paper's recipe: minibatch Adam over short windows, as one compiled program for all seeds."""
+"""The paper's recipe: minibatch Adam over short windows, for one model or for many at once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -10,18 +10,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import PyTree
 
 from carom.data import Recording
 from carom.errors import InputError
 from carom.learning.checkpoints import Progress
+from carom.learning.members import Parts
+from carom.learning.recorded_windows import recorded_windows
 from carom.learning.tensor_file import arrays_by_place
-from carom.learning.window_loss import Losses, WindowBatch, WindowedSettings, window_batch, window_losses
+from carom.learning.training import ADAM, Program, Rates, bytes_each, train
+from carom.learning.window_loss import Losses, WindowedSettings
 from carom.models import AbstractModel
 from carom.notebook import curves, table
 
 Model = TypeVar("Model", bound=AbstractModel)
+
+DIFFERENT = "What is trained together must have the same class, scene, options and number of windows."
 
 
 @dataclass(frozen=True)
@@ -88,97 +92,80 @@ def fit_windowed(
 def fit_many(
     models: Sequence[Model],
     recordings: Sequence[Recording],
-    settings: WindowedSettings | None = None,
+    settings: WindowedSettings | Sequence[WindowedSettings] | None = None,
     *,
     seeds: Sequence[int],
+    memory: float | None = None,
     progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
 ) -> list[Fit[Model]]:
     """Train several models of one shape together, in one program, each on its own recording.
 
-    The result for each model is that of training it alone with its seed, up to rounding. Pass one recording
-    to train all models on it.
+    The result for each model is that of training it alone with its seed, up to rounding.
+
+    Arguments:
+        models: where training starts.
+        recordings: one for each model, with as many windows; or a single one for all, kept once.
+        settings: hyperparameters; or one set for each model, that differ in `learning_rate` and `l2` alone.
+        seeds: order of the minibatches of each.
+        memory: bytes that training may take on one device, a quarter of what it has by default. Where that is
+            not enough for all models, they are trained in parts. All devices of this machine are used.
+        progress, checkpoints: as in `fit_windowed`.
     """
-    settings = settings or WindowedSettings()
-    if len(recordings) == 1:
-        recordings = list(recordings) * len(models)
-    if not len(models) == len(recordings) == len(seeds):
-        raise InputError("fit_many needs as many recordings and seeds as models.")
-    windows = [window_batch(models[0], recording, settings) for recording in recordings]
+    chosen = [settings] if isinstance(settings, WindowedSettings) else list(settings or [WindowedSettings()])
+    chosen = chosen * len(models) if len(chosen) == 1 else chosen
+    shared = len(recordings) == 1
+    if not len(models) == len(seeds) == len(chosen) or len(recordings) not in (1, len(models)):
+        raise InputError("fit_many needs as many recordings, settings and seeds as models.")
+    settings = chosen[0]
+    if any(replace(one, learning_rate=settings.learning_rate, l2=settings.l2) != settings for one in chosen):
+        raise InputError("What is trained together may differ in learning_rate and l2 alone.")
+    recorded, counts = zip(*(recorded_windows(models[0], one, settings) for one in recordings), strict=True)
+    if len(set(counts)) > 1:
+        raise InputError(DIFFERENT)
+    parameters = eqx.filter(together(models), eqx.is_inexact_array)
+    fixed = eqx.filter(models[0], eqx.is_inexact_array, inverse=True)
+    data = recorded[0] if shared else together(recorded)
+    dtype = recorded[0].position.dtype
+    rates = Rates(*(jnp.asarray([getattr(one, name) for one in chosen], dtype) for name in Rates._fields))
+    program = Program.of(settings, windows=counts[0], shared=shared)
+    parts = Parts.of(len(models), bytes_each(program, parameters, data, fixed), memory=memory)
+    program = replace(program, devices=parts.devices)
     described = [
         (type(model).__name__, model.options, model.scene, model.step_size, arrays_by_place(model))
         for model in models
     ]
-    done_so_far = Progress(checkpoints, described, recordings, settings, tuple(seeds))
-    parameters, fixed = eqx.partition(together(models), eqx.is_inexact_array)
-    batch = together(windows)
-    optimiser_state = jax.vmap(_optimiser(settings, batch.position.shape[1]).init)(parameters)
+    done_so_far = Progress(checkpoints, described, recordings, chosen, tuple(seeds), tuple(parts))
+
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-
-    history = []
-    carry = (parameters, optimiser_state, keys)
-    stage = done_so_far.stage(carry, tuple(Losses._fields))
-    for done, epochs in _chunks(settings.epochs):
-        carry, losses = stage.round(partial(_train, carry, batch, fixed, settings, epochs))
-        history.append(jax.tree.map(np.asarray, Losses(*losses)))
-        if progress is not None:
-            progress((done + epochs) / settings.epochs)
-    trained = eqx.combine(carry[0], fixed)
-    losses = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *history)
-    return [
-        Fit(_take(trained, i), Losses(*(part[i] for part in losses)), settings, done_so_far.seconds)
-        for i in range(len(models))
-    ]
-
-
-@eqx.filter_jit
-def _train(carry, batch: WindowBatch, fixed: PyTree, settings: WindowedSettings, epochs: int):
-    """Train all seeds for some epochs; one program for every chunk of a fit, and for every fit alike."""
-    optimiser = _optimiser(settings, batch.position.shape[1])
-
-    def loss(parameters, chosen: WindowBatch, weight: Float[Array, "windows"]):
-        losses = window_losses(eqx.combine(parameters, fixed), chosen, settings)
-        mean = Losses(*(jnp.sum(weight * part) / jnp.sum(weight) for part in losses))
-        return sum(mean), mean
-
-    def step(batch: WindowBatch, carry, choice):
-        parameters, optimiser_state = carry
-        index, weight = choice
-        chosen = jax.tree.map(lambda x: x[index], batch)
-        gradient, losses = jax.grad(loss, has_aux=True)(parameters, chosen, weight)
-        with jax.numpy_dtype_promotion("standard"):  # Adam in Optax mixes integers and floats
-            updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
-        return (optax.apply_updates(parameters, updates), optimiser_state), (losses, jnp.sum(weight))
-
-    def epoch(batch: WindowBatch, carry, _):
-        parameters, optimiser_state, key = carry
-        key, order_key = jax.random.split(key)
-        windows, dtype = len(batch.position), batch.position.dtype
-        choices = _minibatches(order_key, windows, settings.batch_size, dtype)
-        carry, (losses, sizes) = jax.lax.scan(partial(step, batch), (parameters, optimiser_state), choices)
-        means = jax.tree.map(lambda part: jnp.sum(sizes * part) / jnp.sum(sizes), losses)
-        return (*carry, key), means
-
-    return jax.vmap(lambda carry, batch: jax.lax.scan(partial(epoch, batch), carry, length=epochs))(
-        carry, batch
-    )
-
-
-def _minibatches(key: Key[Array, ""], count: int, size: int, dtype) -> tuple[Array, Array]:
-    """A random order cut into batches; the last is padded with repeats of weight 0."""
-    size = min(size, count)
-    batches = -(-count // size)
-    order = jax.random.permutation(key, count)
-    padded = jnp.concatenate([order, jnp.zeros((batches * size - count,), order.dtype)])
-    weight = (jnp.arange(batches * size) < count).astype(dtype)
-    return padded.reshape(batches, size), weight.reshape(batches, size)
-
-
-def _optimiser(settings: WindowedSettings, windows: int) -> optax.GradientTransformation:
-    if settings.schedule == "constant":
-        return optax.adam(settings.learning_rate)
-    steps = settings.epochs * -(-windows // settings.batch_size)
-    return optax.adam(optax.cosine_decay_schedule(settings.learning_rate, steps))
+    # As arrays, or else they would be built into the program.
+    count = jnp.asarray(counts[0], jnp.int32)
+    steps = jnp.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype)
+    fits: list[Fit[Model]] = []
+    for number, members in enumerate(parts.each()):
+        own = jax.tree.map(lambda leaf, members=members: leaf[members], (parameters, keys, rates))
+        carry = (own[0], jax.vmap(ADAM.init)(own[0]), own[1])
+        windows = data if shared else jax.tree.map(lambda leaf, members=members: leaf[members], data)
+        stage = done_so_far.stage(carry, tuple(Losses._fields))
+        history = []
+        for done, epochs in _chunks(settings.epochs):
+            make = replace(program, epochs=epochs)
+            carry, losses = stage.round(partial(train, make, carry, windows, own[2], count, steps, fixed))
+            history.append(jax.tree.map(np.asarray, Losses(*losses)))
+            if progress is not None:
+                progress((number + (done + epochs) / settings.epochs) / len(parts.each()))
+        trained = jax.tree.map(np.asarray, carry[0])
+        losses = jax.tree.map(lambda *pieces: np.concatenate(pieces, axis=1), *history)
+        fits += [
+            Fit(
+                eqx.combine(jax.tree.map(lambda leaf, row=row: jnp.asarray(leaf[row]), trained), fixed),
+                Losses(*(part[row] for part in losses)),
+                chosen[len(fits) + row],
+                done_so_far.seconds,
+            )
+            for row in range(min(parts.size, len(models) - len(fits)))
+        ]
+    return fits
 
 
 def _chunks(epochs: int) -> list[tuple[int, int]]:
@@ -189,17 +176,11 @@ def _chunks(epochs: int) -> list[tuple[int, int]]:
 
 
 def together(trees: Sequence[PyTree]) -> PyTree:
-    """Models, or batches, as one: arrays get a leading axis over `trees`, whose static parts must agree."""
+    """Models, or recordings, as one: arrays get an axis over `trees` first; their static parts must agree."""
     shapes = [jax.tree.map(jnp.shape, eqx.filter(tree, eqx.is_array)) for tree in trees]
     if any(
         jax.tree.structure(tree) != jax.tree.structure(trees[0]) or shape != shapes[0]
         for tree, shape in zip(trees, shapes, strict=True)
     ):
-        raise InputError(
-            "What is trained together must have the same class, scene, options and number of windows."
-        )
+        raise InputError(DIFFERENT)
     return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *trees)
-
-
-def _take(tree: PyTree, index: int) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, tree)

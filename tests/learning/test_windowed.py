@@ -11,8 +11,8 @@ import pytest
 from carom.data import Recording, Run, cut_windows, simulate
 from carom.errors import InputError
 from carom.learning import WindowedSettings, fit_many, fit_windowed
-from carom.learning.window_loss import window_batch, window_losses
-from carom.learning.windowed import _minibatches
+from carom.learning.recorded_windows import recorded_windows
+from carom.learning.window_loss import window_losses
 from carom.mechanics import Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, ResNet
 from carom.systems import BouncingBall, NewtonsCradle
@@ -27,6 +27,12 @@ def ball():
     options = {"step_size": 0.02, "truth": "scheme", "velocity_grid": "sample", "noise": 0.1}
     runs = simulate(system, steps=90, **options).runs + simulate(system, steps=80, **options, seed=1).runs
     return Recording(runs, 0.02, system.scene(velocity_grid="sample"))
+
+
+def _all_windows(model, recording, settings):
+    """Every window of a recording, as training gathers them."""
+    windows, count = recorded_windows(model, recording, settings)
+    return windows.batch(jnp.arange(count), settings.horizon)
 
 
 def _loss_by_hand(model, windows, index, *, predicted_inputs):
@@ -56,7 +62,7 @@ def test_loss_equals_the_formula(ball, reduction, inputs):
         model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
         settings = WindowedSettings(reduction=reduction, contact_inputs=inputs, l2=0.01)
         windows = cut_windows(ball, horizon=10)
-        losses = window_losses(model, window_batch(model, ball, settings), settings)
+        losses = window_losses(model, _all_windows(model, ball, settings), settings)
         reduce = np.mean if reduction == "mean" else np.sum
         assert windows.touch.any()
         for index in (0, 62, 66, 70, 100, len(windows.position) - 1):
@@ -76,11 +82,13 @@ def test_windows_cover_every_run(ball):
     np.testing.assert_array_equal(disjoint.velocity[1], ball.runs[0].velocity[11:22])
 
 
-def test_minibatches_visit_every_window_once():
-    index, weight = _minibatches(jax.random.key(0), 70, 32, jnp.float32)
-    assert index.shape == weight.shape == (3, 32)
-    assert sorted(np.asarray(index)[np.asarray(weight) == 1]) == list(range(70))
-    assert float(weight.sum()) == 70
+def test_gathered_windows_are_those_that_are_cut(ball):
+    """Over the end of one run and the beginning of the next, and with zeros behind."""
+    model = ResNet.for_recording(ball, hidden=4, key=jax.random.key(0))
+    for settings in (WindowedSettings(), WindowedSettings(horizon=7, stride=3)):
+        cut = cut_windows(ball, horizon=settings.horizon, stride=settings.stride)
+        for one, other in zip(_all_windows(model, ball, settings), cut, strict=True):
+            np.testing.assert_array_equal(one, np.asarray(other, one.dtype))
 
 
 def test_first_step_of_adam(ball):
@@ -88,7 +96,7 @@ def test_first_step_of_adam(ball):
     settings = WindowedSettings(epochs=1, batch_size=10_000, learning_rate=1e-3, l2=1e-3)
     model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
     fit = fit_windowed(model, ball, settings)
-    batch = window_batch(model, ball, settings)
+    batch = _all_windows(model, ball, settings)
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
 
     def loss(parameters):
@@ -161,6 +169,10 @@ def test_what_does_not_fit_together_is_refused(ball):
         fit_many([model, other], [ball], SHORT, seeds=[0, 1])
     with pytest.raises(InputError, match="as many"):
         fit_many([model, model], [ball], SHORT, seeds=[0])
+    with pytest.raises(InputError, match="learning_rate and l2 alone"):
+        fit_many([model, model], [ball], [SHORT, replace(SHORT, epochs=5)], seeds=[0, 1])
+    with pytest.raises(InputError, match="number of windows"):
+        fit_many([model, model], [ball, replace(ball, runs=ball.runs[:1])], SHORT, seeds=[0, 1])
     run = ball.runs[0]
     still = Recording((Run(run.time, run.position),), 0.02, ball.scene)
     with pytest.raises(InputError, match="velocity"):

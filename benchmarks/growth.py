@@ -1,0 +1,198 @@
+"""How cost grows: with the length of a recording, with bodies, with forecasts at once, with an ensemble.
+
+    python -m benchmarks.growth
+
+Every point is a process of its own, so that its peak memory is its own. Seconds are processor seconds of the
+work alone where nothing else is said: these machines are shared. `--only NAME` measures one kind anew and
+keeps the others; `--figures` draws docs/images/growth from what is stored.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import carom
+from benchmarks.growth_figures import write_growth_figures
+from carom.learning import fit_many
+from carom.models import CDLagrangeNetwork, forecast_many
+from carom.systems import BouncingBall, NewtonsCradle
+from carom.types import State
+
+STEP_SIZE, NOISE = 0.02, 0.05
+
+
+def paper_length(samples: int) -> dict[str, float]:
+    """The paper's recipe, one model of 500 units, batches of 32: the second of two epochs."""
+    recording = _bouncing(samples)
+    model = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(0))
+    return _last_epoch([model], recording, epochs=2)
+
+
+def paper_command(samples: int) -> dict[str, float]:
+    """`carom fit --recipe paper --epochs 1` on a CSV file, all of the process."""
+    command = [sys.executable, "-m", "carom"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ball.csv"
+        steps, noise = str(samples - 1), str(NOISE)
+        simulate = [*command, "simulate", "ball", "--steps", steps, "--noise", noise, "--out", str(path)]
+        subprocess.run(simulate, check=True, capture_output=True)
+        started = resource.getrusage(resource.RUSAGE_CHILDREN)
+        fit = [*command, "fit", str(path), "--recipe", "paper", "--epochs", "1", "--out", f"{folder}/run"]
+        subprocess.run(fit, check=True, capture_output=True)
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        size = path.stat().st_size
+    seconds = ended.ru_utime + ended.ru_stime - started.ru_utime - started.ru_stime
+    return {"seconds": seconds, "child_memory": ended.ru_maxrss * 1024, "file_bytes": size}
+
+
+def carom_length(samples: int) -> dict[str, float]:
+    """The recipe carom with restitution and floor unknown, compilation included."""
+    recording = _bouncing(samples)
+    cpu = time.process_time()
+    fit = carom.fit(recording, learned=carom.Learned(restitution="constant"))
+    restitution = fit.parameters[0]
+    return {
+        "seconds": time.process_time() - cpu,
+        "rounds": len(fit.history),
+        "error": abs(restitution.value - 1.0) if restitution.value is not None else float("nan"),
+    }
+
+
+def bodies(balls: int) -> dict[str, float]:
+    """The paper's recipe on a cradle: the last epochs, over their gradient steps."""
+    recording = carom.simulate(NewtonsCradle(balls=balls), steps=330, step_size=0.01, noise=0.01, seed=1)
+    model = CDLagrangeNetwork.for_recording(recording, hidden=100, key=jax.random.key(0))
+    return _last_epoch([model], recording, epochs=2)
+
+
+def batch(starts: int) -> dict[str, float]:
+    """Forecasts of 500 steps from many starts at once, by a model of 500 units."""
+    recording = _bouncing(200)
+    model = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(0))
+    at = State(
+        jax.random.uniform(jax.random.key(1), (starts, 1, 1), minval=1.0, maxval=9.0),
+        jax.numpy.zeros((starts, 1, 1)),
+    )
+    steps = 500
+    jax.block_until_ready(jax.tree.leaves(forecast_many(model, at, steps)))
+    wall, cpu = time.perf_counter(), time.process_time()
+    jax.block_until_ready(jax.tree.leaves(forecast_many(model, at, steps)))
+    seconds = time.process_time() - cpu
+    return {
+        "seconds": seconds,
+        "wall": time.perf_counter() - wall,
+        "steps_per_second": starts * steps / seconds,
+    }
+
+
+def ensemble(members: int) -> dict[str, float]:
+    """The paper's recipe, models of 500 units on one recording of 500 samples: the second of two epochs."""
+    recording = _bouncing(500)
+    models = [CDLagrangeNetwork.for_recording(recording, key=jax.random.key(i)) for i in range(members)]
+    return _last_epoch(models, recording, epochs=2)
+
+
+KINDS: dict[str, tuple[Callable[[int], dict[str, float]], tuple[int, ...]]] = {
+    "paper_length": (paper_length, (1000, 10_000, 100_000, 1_000_000)),
+    "paper_command": (paper_command, (1000, 100_000, 1_000_000)),
+    "carom_length": (carom_length, (500, 2000, 8000, 32_000)),
+    "bodies": (bodies, (2, 4, 8)),
+    "batch": (batch, (1, 10, 100, 1000, 10_000)),
+    "ensemble": (ensemble, (1, 4, 16, 64, 256)),
+}
+"""What grows, and the sizes that are measured."""
+
+
+def _bouncing(samples: int):
+    """A ball that loses nothing bounces on."""
+    ball = BouncingBall(restitution=1.0)
+    return carom.simulate(ball, steps=samples - 1, step_size=STEP_SIZE, noise=NOISE, seed=1)
+
+
+def _last_epoch(models, recording, *, epochs: int) -> dict[str, float]:
+    """Seconds of the last epoch, which compiles nothing, and of all before it."""
+    settings = carom.WindowedSettings(epochs=epochs)
+    told: list[tuple[float, float]] = [(time.process_time(), time.perf_counter())]
+    fits = fit_many(
+        models,
+        [recording],
+        settings,
+        seeds=range(len(models)),
+        progress=lambda _: told.append((time.process_time(), time.perf_counter())),
+    )
+    assert not any(fit.failed for fit in fits)
+    windows = sum(len(run) - settings.horizon for run in recording.runs)
+    steps = len(models) * -(-windows // settings.batch_size)
+    seconds = told[-1][0] - told[-2][0]
+    return {
+        "seconds": seconds,
+        "wall": told[-1][1] - told[-2][1],
+        "first_epoch": told[1][0] - told[0][0],
+        "microseconds_per_step": 1e6 * seconds / steps,
+    }
+
+
+def measure(kind: str, size: int) -> dict[str, Any]:
+    """One point in a process of its own, with its peak memory in bytes.
+
+    Compiled programs are not kept: compiling takes memory, and should take it everywhere.
+    """
+    code = f"from benchmarks.growth import point; point({kind!r}, {size})"
+    environment = os.environ | {"CAROM_CACHE": "off"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def point(kind: str, size: int) -> None:
+    """Measure here, and print it."""
+    found = KINDS[kind][0](size)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # which Linux counts in kilobytes
+    print(json.dumps({"size": size, "peak_bytes": found.pop("child_memory", own), **found}))
+
+
+def main() -> None:
+    """Measure, write the JSON and draw the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/growth.json"))
+    parser.add_argument("--only", choices=tuple(KINDS), help="one kind, the others as they are stored")
+    parser.add_argument("--figures", action="store_true", help="draw what is stored")
+    parser.add_argument("--images", type=Path, default=Path("docs/images/growth"))
+    given = parser.parse_args()
+    document = json.loads(given.out.read_text()) if given.out.exists() else {}
+    for kind, (_, sizes) in KINDS.items():
+        if given.figures or (given.only is not None and given.only != kind):
+            continue
+        rows = []
+        for size in sizes:
+            rows.append(measure(kind, size))
+            print(kind, json.dumps(rows[-1]), flush=True)
+        document[kind] = rows
+        document |= {
+            "command": "python -m benchmarks.growth",
+            "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+            "versions": {
+                "carom": carom.__version__,
+                "jax": jax.__version__,
+                "python": platform.python_version(),
+            },
+        }
+        given.out.write_text(json.dumps(document, indent=2) + "\n")
+    for path in write_growth_figures(document, given.images):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
