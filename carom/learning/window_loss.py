@@ -21,7 +21,7 @@ from carom.data import Recording, cut_windows
 from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
 from carom.integrators import consecutive
-from carom.models import AbstractModel, batched_rollout
+from carom.models import AbstractModel, batched_rollout, for_training
 from carom.types import State
 
 Touch = Literal["observed", "none"]
@@ -114,6 +114,7 @@ def window_batch(model: AbstractModel, recording: Recording, settings: WindowedS
 
 def window_losses(model: AbstractModel, batch: WindowBatch, settings: WindowedSettings) -> Losses:
     """State error and contact cross-entropy of every window in a batch, and the ℓ² penalty of the model."""
+    model = for_training(model)
     starts, first_target = _starts(model, batch)
     contact = _over_steps(model.contact.from_touch)(
         batch.touch[:, first_target:], batch.position[:, first_target:]
