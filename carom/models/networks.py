@@ -56,7 +56,7 @@ class PotentialNetwork(eqx.Module):
         widen, narrow = _products(self.in_training)
         slope = derivative(widen(extended, kernel))
         # The last weights join the kernel, which is there once, and not the slopes, of which there are many.
-        return narrow(slope, self.output * kernel)[:-1].reshape(position.shape)
+        return narrow(slope, self.output[None, :] * kernel)[:-1].reshape(position.shape)
 
 
 class LinearisedPotential(eqx.Module):
