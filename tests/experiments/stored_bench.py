@@ -24,6 +24,8 @@ _PEER = {
     "torchdiffeq_steps": 50.0,
     "torchdiffeq_seconds": 40.0,
     "torchdiffeq_step_seconds": 0.2,
+    "time_ratio": 10.0,
+    "step_time_ratio": 100.0,
 }
 STORED: dict[str, Any] = {
     "kind": KIND,

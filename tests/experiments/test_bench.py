@@ -25,6 +25,7 @@ def test_ratios_say_how_many_times_better():
         np.testing.assert_allclose(list(case.values()), 2.0)
     # What is neither a rate nor a cost is not better or worse.
     assert "epochs" not in ratios["fit-paper"]
+    assert "time_ratio" not in ratios["torchdiffeq"]
 
 
 def test_differences_besides_time_are_told():

@@ -73,7 +73,7 @@ def peer_rows(document: Document) -> list[tuple[str, ...]]:
         )
         for name in ("carom", PEER)
     ]
-    ratios = [f"{figures[f'ratio_of_{kind}']:.0f}×" for kind in ("step_seconds", "seconds")]
+    ratios = [f"{figures[name]:.3g}×" for name in ("step_time_ratio", "time_ratio")]
     return [*rows, ("ratio", f"{figures[f'{PEER}_steps'] / figures['carom_steps']:.2g}×", *ratios)]
 
 
