@@ -44,7 +44,8 @@ tables: $(STAMP)
 	$(BIN)/python -m carom.experiments.documents
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.speed
+	$(BIN)/carom bench --out benchmarks/results/speed.json --overwrite
+	$(BIN)/python -m carom.experiments.documents
 
 clean:
 	rm -rf .venv build dist demo .pytest_cache .ruff_cache .hypothesis

@@ -11,7 +11,19 @@ from carom.cli.output import discard_output, flush_output
 from carom.errors import InputError
 from carom.stopping import leave, loaded
 
-COMMANDS = ("simulate", "init", "fit", "forecast", "compare", "report", "show", "sweep", "reproduce", "demo")
+COMMANDS = (
+    "simulate",
+    "init",
+    "fit",
+    "forecast",
+    "compare",
+    "report",
+    "show",
+    "sweep",
+    "reproduce",
+    "demo",
+    "bench",
+)
 """Each is the function of this name in the module of this name."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from carom.atomic import atomic_write
+from carom.experiments.bench.tables import BENCH_TABLES
 from carom.experiments.bodies_learning_tables import BODIES_LEARNING_TABLES
 from carom.experiments.bodies_tables import BODIES_SPEED_TABLES, BODIES_TABLES
 from carom.experiments.classifier_tables import classifier_markdown
@@ -37,6 +38,7 @@ PAGES = (
     Path("docs/measured.md"),
     Path("docs/bodies.md"),
     Path("docs/growth.md"),
+    Path("docs/benchmarks.md"),
 )
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
@@ -55,22 +57,7 @@ def refreshed(text: str, documents: Mapping[Path, Document]) -> str:
     return text
 
 
-def speed_markdown(speed: dict[str, Any]) -> str:
-    """Training steps per CPU-second beside those of the published code."""
-    lines = [
-        "| case | steps per CPU-second | published code | ratio to its highest |",
-        "|:---|---:|---:|---:|",
-    ]
-    for row in speed["training"]:
-        lowest, highest = row["reference"]
-        reference = "" if lowest is None else str(lowest) if lowest == highest else f"{lowest}–{highest}"
-        ratio = "" if lowest is None else f"{row['ratio_to_highest']:.1f}×"
-        lines.append(f"| {row['case']} | {row['steps_per_cpu_second']:.0f} | {reference} | {ratio} |")
-    return "\n".join(lines)
-
-
 TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
-    "speed": (SPEED, speed_markdown),
     "classifier": (CLASSIFIER, classifier_markdown),
     **{name: (LEARNING, make) for name, make in LEARNING_TABLES.items()},
     **{name: (GRID, make) for name, make in GRID_TABLES.items()},
@@ -79,6 +66,7 @@ TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
     **{name: (BODIES, make) for name, make in BODIES_LEARNING_TABLES.items()},
     **{name: (BODIES_SPEED, make) for name, make in BODIES_SPEED_TABLES.items()},
     **{name: (GROWTH, make) for name, make in GROWTH_TABLES.items()},
+    **{name: (SPEED, make) for name, make in BENCH_TABLES.items()},
 }
 """Tables by the name of their marker: the document they are made from, and how."""
 

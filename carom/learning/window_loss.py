@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from carom.errors import InputError, require_choice
 from carom.integrators import consecutive
-from carom.models import AbstractModel, batched_rollout
+from carom.models import AbstractModel, batched_rollout, for_training
 from carom.types import Scalar, State
 
 Touch = Literal["observed", "none"]
@@ -96,6 +96,7 @@ def window_losses(
 
     `l2` is its strength where that is not the one in `settings`.
     """
+    model = for_training(model)
     starts, first_target = _starts(model, batch)
     contact = _over_steps(model.contact.from_touch)(
         batch.touch[:, first_target:], batch.position[:, first_target:]

@@ -7,7 +7,7 @@ from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
 from carom.models.forecast_many import forecast_many
 from carom.models.impact_network import ImpactNetwork
-from carom.models.networks import LinearisedPotential, PotentialNetwork
+from carom.models.networks import LinearisedPotential, PotentialNetwork, for_training
 from carom.models.resnet import ResNet
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
 
@@ -36,6 +36,7 @@ __all__ = [
     "ResNet",
     "VariationalIntegratorNetwork",
     "batched_rollout",
+    "for_training",
     "forecast",
     "forecast_many",
     "rollout",

@@ -10,7 +10,7 @@ from jaxtyping import Array, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, Signal
-from carom.models.networks import Perceptron
+from carom.models.networks import Perceptron, perceptron
 from carom.models.resnet import flatten, residual_step
 from carom.types import State
 
@@ -34,7 +34,7 @@ class ContactResNet(AbstractModel):
     ):
         increment_key, contact_key = jax.random.split(key)
         size = 2 * scene.coordinates
-        self.increment = Perceptron((size + scene.bodies, hidden, size), activation="tanh", key=increment_key)
+        self.increment = perceptron((size + scene.bodies, hidden, size), activation="tanh", key=increment_key)
         self.contact = BodyTouch(scene.bodies, scene.dimension, hidden=contact_hidden, key=contact_key)
         self.scene = scene
         self.step_size = step_size

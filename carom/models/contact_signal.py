@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from carom.mechanics import ContactGeometry, contact_rate
-from carom.models.networks import Perceptron
+from carom.models.networks import Perceptron, perceptron
 from carom.types import Coordinates, PerContact, State
 
 Signal = Float[Array, "signals"] | Bool[Array, "signals"]
@@ -87,7 +87,7 @@ class BodyTouch(AbstractContactSignal):
     bodies: int = eqx.field(static=True)
 
     def __init__(self, bodies: int, dimension: int, *, hidden: tuple[int, ...], key: Key[Array, ""]):
-        self.network = Perceptron((2 * bodies * dimension, *hidden, bodies), activation="relu", key=key)
+        self.network = perceptron((2 * bodies * dimension, *hidden, bodies), activation="relu", key=key)
         self.bodies = bodies
 
     @property
@@ -164,7 +164,7 @@ class CandidateContact(GeometricContact):
 
     def __init__(self, geometry: ContactGeometry, *, hidden: tuple[int, ...], key: Key[Array, ""]):
         sizes = (2 * geometry.bodies * geometry.dimension, *hidden, len(geometry.candidates))
-        self.network = Perceptron(sizes, activation="relu", key=key)
+        self.network = perceptron(sizes, activation="relu", key=key)
         self.geometry = geometry
 
     @property

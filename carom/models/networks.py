@@ -1,8 +1,9 @@
 """The networks inside models: a potential with its gradient in closed form, and multilayer perceptrons."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -11,7 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from carom.errors import require_choice
+from carom.models.products import narrowing_product, narrowing_sum, widening_product, widening_sum
 
+Module = TypeVar("Module", bound=eqx.Module)
 Activation = Literal["tanh", "softplus"]
 
 _FUNCTION_AND_DERIVATIVE: dict[Activation, tuple[Callable, Callable]] = {
@@ -31,6 +34,8 @@ class PotentialNetwork(eqx.Module):
     bias: Float[Array, "hidden"]
     output: Float[Array, "hidden"]
     activation: Activation = eqx.field(static=True)
+    in_training: bool = eqx.field(static=True, default=False)
+    """Whether derivatives are gradients over batches; see `carom.models.products`."""
 
     @property
     def hidden(self) -> int:
@@ -48,8 +53,10 @@ class PotentialNetwork(eqx.Module):
         # such a product into a sum, and repeats for every hidden unit the arithmetic of a step that feeds it.
         kernel = _long_axis_last(jnp.column_stack([self.weight, self.bias]))
         extended = jnp.concatenate([position.ravel(), jnp.ones((1,), position.dtype)])
-        slope = self.output * derivative(extended @ kernel)
-        return (slope @ kernel.T)[:-1].reshape(position.shape)
+        widen, narrow = _products(self.in_training)
+        slope = derivative(widen(extended, kernel))
+        # The last weights join the kernel, which is there once, and not the slopes, of which there are many.
+        return narrow(slope, self.output[None, :] * kernel)[:-1].reshape(position.shape)
 
 
 class LinearisedPotential(eqx.Module):
@@ -84,11 +91,41 @@ class LinearisedPotential(eqx.Module):
 
 
 def _affine(
-    weight: Float[Array, "outputs inputs"], bias: Float[Array, "outputs"], x: Float[Array, "inputs"]
+    weight: Float[Array, "outputs inputs"],
+    bias: Float[Array, "outputs"],
+    x: Float[Array, "inputs"],
+    *,
+    in_training: bool = False,
 ) -> Float[Array, "outputs"]:
     """W x + b."""
-    expands = weight.shape[0] > weight.shape[1]
-    return x @ (_long_axis_last(weight) if expands else weight.T) + bias
+    widen, narrow = _products(in_training)
+    if weight.shape[0] <= weight.shape[1]:
+        return narrow(x, weight) + bias
+    if not in_training:
+        return widen(x, _long_axis_last(weight)) + bias
+    # As a row of the kernel, the derivative of the bias comes with that of the weights.
+    kernel = _long_axis_last(jnp.column_stack([weight, bias]))
+    return widen(jnp.concatenate([x, jnp.ones((1,), x.dtype)]), kernel)
+
+
+def _products(in_training: bool) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """x K for more outputs than inputs, and W x for fewer."""
+    if jax.default_backend() != "cpu":
+        return widening_sum, narrowing_sum
+    if in_training:
+        return widening_product, narrowing_product
+    return jnp.matmul, lambda x, weight: x @ weight.T
+
+
+def for_training(model: Module) -> Module:
+    """The model with networks that have fast gradients, and no derivatives in forward mode."""
+
+    def network(part) -> bool:
+        return isinstance(part, PotentialNetwork | Perceptron)
+
+    return jax.tree.map(
+        lambda part: replace(part, in_training=True) if network(part) else part, model, is_leaf=network
+    )
 
 
 def _long_axis_last(weight: Float[Array, "outputs inputs"]) -> Float[Array, "inputs outputs"]:
@@ -97,7 +134,7 @@ def _long_axis_last(weight: Float[Array, "outputs inputs"]) -> Float[Array, "inp
     XLA would merge the transpose into them. On the CPU their derivative by the weights is ten times faster
     when its long axis is the last.
     """
-    return jax.lax.optimization_barrier(weight.T)
+    return jax.lax.optimization_barrier(weight.T) if jax.default_backend() == "cpu" else weight.T
 
 
 def potential_network(
@@ -128,21 +165,7 @@ class Perceptron(eqx.Module):
     weights: tuple[Float[Array, "_ _"], ...]
     biases: tuple[Float[Array, "_"], ...]
     activation: Literal["tanh", "relu"] = eqx.field(static=True)
-
-    def __init__(
-        self,
-        sizes: tuple[int, ...],
-        *,
-        activation: Literal["tanh", "relu"],
-        key: Key[Array, ""],
-    ):
-        glorot = jax.nn.initializers.glorot_uniform()
-        keys = jax.random.split(key, len(sizes) - 1)
-        self.weights = tuple(
-            glorot(layer_key, shape).T for layer_key, shape in zip(keys, pairwise(sizes), strict=True)
-        )
-        self.biases = tuple(jnp.zeros((size,)) for size in sizes[1:])
-        self.activation = activation
+    in_training: bool = eqx.field(static=True, default=False)
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -153,5 +176,17 @@ class Perceptron(eqx.Module):
         activation = jnp.tanh if self.activation == "tanh" else jax.nn.relu
         *hidden, (last_weight, last_bias) = zip(self.weights, self.biases, strict=True)
         for weight, bias in hidden:
-            x = activation(_affine(weight, bias, x))
-        return _affine(last_weight, last_bias, x)
+            x = activation(_affine(weight, bias, x, in_training=self.in_training))
+        return _affine(last_weight, last_bias, x, in_training=self.in_training)
+
+
+def perceptron(
+    sizes: tuple[int, ...], *, activation: Literal["tanh", "relu"], key: Key[Array, ""]
+) -> Perceptron:
+    """A random network of these layers, inputs and outputs included."""
+    glorot = jax.nn.initializers.glorot_uniform()
+    keys = jax.random.split(key, len(sizes) - 1)
+    weights = tuple(
+        glorot(layer_key, shape).T for layer_key, shape in zip(keys, pairwise(sizes), strict=True)
+    )
+    return Perceptron(weights, tuple(jnp.zeros((size,)) for size in sizes[1:]), activation)

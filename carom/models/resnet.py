@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, NoContact, Signal
-from carom.models.networks import Perceptron
+from carom.models.networks import Perceptron, perceptron
 from carom.types import State
 
 
@@ -23,7 +23,7 @@ class ResNet(AbstractModel):
 
     def __init__(self, scene: Scene, step_size: float, *, hidden: int = 500, key: Key[Array, ""]):
         size = 2 * scene.coordinates
-        self.increment = Perceptron((size, hidden, size), activation="tanh", key=key)
+        self.increment = perceptron((size, hidden, size), activation="tanh", key=key)
         self.contact = NoContact()
         self.scene = scene
         self.step_size = step_size

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.models import PotentialNetwork, batched_rollout, rollout
-from carom.models.networks import Perceptron
+from carom.models.networks import perceptron
 from carom.types import State
 from tests.models.conftest import KINDS
 
@@ -156,7 +156,7 @@ def test_potential_gradient_in_closed_form():
 def test_perceptron_backpropagation_written_out():
     """Outputs and gradients of a batch against NumPy, for layers that widen, keep and narrow."""
     generator = np.random.default_rng(7)
-    network = Perceptron((3, 20, 20, 2), activation="tanh", key=jax.random.key(8))
+    network = perceptron((3, 20, 20, 2), activation="tanh", key=jax.random.key(8))
     biases = tuple(jnp.asarray(generator.standard_normal(bias.shape)) for bias in network.biases)
     network = eqx.tree_at(lambda n: n.biases, network, biases)
     inputs, cotangent = generator.standard_normal((9, 3)), generator.standard_normal((9, 2))

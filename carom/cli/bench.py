@@ -1,0 +1,96 @@
+"""`carom bench`: how fast it is, here."""
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from carom.atomic import atomic_write
+from carom.cli.arguments import require_output
+from carom.cli.output import print_json, print_table, progress
+from carom.errors import require_seed
+from carom.experiments.bench import compare, read_bench, run_bench
+from carom.experiments.bench.cases import chosen
+from carom.experiments.bench.tables import (
+    FIT_HEADER,
+    MODEL_HEADER,
+    PEER_HEADER,
+    fit_rows,
+    model_rows,
+    peer_rows,
+)
+
+
+def bench(
+    *,
+    out: Path | None = None,
+    against: Path | None = None,
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME …")] = (),
+    quick: bool = False,
+    overwrite: bool = False,
+    seed: int = 0,
+    json: bool = False,
+) -> None:
+    """Measure training, forecasts and whole fits: the same work for every model and both recipes.
+
+    Example: carom bench --only ball fit-carom --out speed.json
+
+    Every case runs in fresh processes, first with an empty cache of compiled programs and then with a warm
+    one. All of it takes about ten minutes. With the extra bench installed, torchdiffeq learns the same
+    bouncing ball in the same process.
+
+    Args:
+        out: The numbers as JSON.
+        against: A stored run to compare with, as ratios; greater than 1 is better than it was.
+        only: Cases, by how their names begin.
+        quick: Do much less work, to see that everything runs; the numbers mean little.
+        overwrite: Replace the JSON file if it exists.
+        seed: Unused; every command takes it.
+        json: Print one JSON object instead of tables.
+    """
+    require_seed(seed)
+    chosen(only)
+    stored = None if against is None else read_bench(against)
+    if out is not None:
+        require_output(out, overwrite=overwrite)
+    with progress("measuring") as tell:
+        document = run_bench(only, quick=quick, progress=tell)
+    if stored is not None:
+        document["against"] = {"file": str(against), **compare(document, stored)}
+    if out is not None:
+        with atomic_write(out) as temporary:
+            temporary.write_text(json_format.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if json:
+        print_json(document)
+        return
+    _print_tables(document)
+    if out is not None:
+        print(f"Every number is in {out}.")
+
+
+def _print_tables(document: dict[str, Any]) -> None:
+    tables = (
+        (
+            "Models: training by the paper's recipe and forecasts",
+            MODEL_HEADER,
+            model_rows(document),
+        ),
+        ("Fits of the ball from the start of a process, cache warm", FIT_HEADER, fit_rows(document)),
+        ("Gravity and restitution from one trajectory", PEER_HEADER, peer_rows(document)),
+    )
+    for title, header, rows in tables:
+        if rows:
+            print_table(title, header, rows)
+    for part in document["skipped"]:
+        print(f"Skipped {part['case']}: {part['reason']}.")
+    if "against" in document:
+        against = document["against"]
+        rows = [
+            (case, name, ratio)
+            for case, ratios in against["ratios"].items()
+            for name, ratio in ratios.items()
+        ]
+        print_table(f"Times better than {against['file']}", ("case", "figure", "ratio"), rows)
+        if against["differences"]:
+            print(f"The two runs differ in more than time: {'; '.join(against['differences'])}.")
