@@ -183,7 +183,7 @@ def _first(many: Forecast) -> Forecast:
 def measure_paper(protocol: Protocol, workers: int) -> dict[str, Any]:
     """All models of all experiments, 5 runs each: trained, forecast and scored."""
     units = plan(EXPERIMENTS, (protocol,), range(REPORTED_SEED, REPORTED_SEED + 5))
-    seconds = []
+    seconds, summaries = [], []
     for _ in range(2):
         with tempfile.TemporaryDirectory() as folder:
             started = time.perf_counter()
@@ -219,13 +219,14 @@ def values(model_path: Path) -> dict[str, np.ndarray]:
     }
 
 
-def measure_agreement() -> dict[str, Any]:
-    """Greatest differences between this device and the processor."""
+def measure_agreement(known: tuple[Path, Path] | None) -> dict[str, Any]:
+    """Greatest differences between this device and a processor, of this machine or where `known` was made."""
     with tempfile.TemporaryDirectory() as folder:
-        model, other = Path(folder) / "model.safetensors", Path(folder) / "values.npz"
+        model, other = known or (Path(folder) / "model.safetensors", Path(folder) / "values.npz")
+        if known is None:
+            command = [sys.executable, "-m", "benchmarks.gpu", "--values", str(model), str(other)]
+            subprocess.run(command, check=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
         here = values(model)
-        command = [sys.executable, "-m", "benchmarks.gpu", "--values", str(model), str(other)]
-        subprocess.run(command, check=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
         with np.load(other) as there:
             difference = {
                 "forecast": float(np.abs(here["forecast"] - there["forecast"]).max()),
@@ -247,7 +248,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu.json"))
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--workers", type=int, default=24)
-    parser.add_argument("--values", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--values",
+        nargs=2,
+        type=Path,
+        metavar=("MODEL", "FILE"),
+        help="only write what devices are compared by, and the model that this takes",
+    )
+    parser.add_argument(
+        "--processor", nargs=2, type=Path, metavar=("MODEL", "FILE"), help="such files, made on a processor"
+    )
     options = parser.parse_args()
     if options.values:
         write_arrays(options.values[1], values(options.values[0]))
@@ -263,7 +273,7 @@ def main() -> None:
                 "ensemble": partial(measure_ensemble, rates),
                 "text": partial(measure_paper, "text", options.workers),
                 "published": partial(measure_paper, "published", options.workers),
-                "agreement": measure_agreement,
+                "agreement": partial(measure_agreement, options.processor),
             }[part]()
             document[part] = measured | {"versions": {"carom": carom.__version__, "jax": jax.__version__}}
         print(json.dumps({part: document.get(part)}, indent=2), flush=True)

@@ -4,7 +4,6 @@ The header holds the schema version, the model's name, options, step size and sc
 file), and notes on how it was trained. The tensors are the model's arrays by their place in the model.
 """
 
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from carom.learning.tensor_file import (
     write_tensors,
 )
 from carom.models import MODELS, AbstractModel
+from carom.version import __version__
 
 HEADER_KEYS = ("schema", "model", "options", "step_size", "system", "notes", "versions")
 
@@ -44,7 +44,7 @@ def save_model(
         "step_size": model.step_size,
         "system": format_system_file(SystemFile(model.scene, columns=None, step_size=None, learn=Learn())),
         "notes": dict(notes or {}),
-        "versions": {name: importlib.metadata.version(name) for name in ("carom", "jax", "numpy")},
+        "versions": {"carom": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
     write_tensors(path, {place: np.asarray(array) for place, array in arrays_by_place(model).items()}, header)
 

@@ -1,10 +1,10 @@
 """Products of vectors with matrices, by what the device is fast at.
 
 On a GPU thin ones are sums. On the CPU their derivatives are laid out for training: under `vmap` a product
-with fixed weights is one of matrices, with a row for each member of the batch. Its derivative by the weights is
-a product of transposed cotangents with inputs, which XLA makes slowly unless its long axis comes last and its
-first factor lies in memory as it is multiplied. Automatic differentiation leaves neither to choose, so it is
-written out here. That costs forward mode: those products are for gradients alone.
+with fixed weights is one of matrices, with a row for each member of the batch. Its derivative by the weights
+is a product of transposed cotangents with inputs, which XLA makes slowly unless its long axis comes last and
+its first factor lies in memory as it is multiplied. Automatic differentiation leaves neither to choose, so it
+is written out here. That costs forward mode: those products are for gradients alone.
 """
 
 import jax
