@@ -122,7 +122,7 @@ def rollout(model: AbstractModel, start: State, contact: Bool[Array, "steps sign
         return model.step(state, signal), signal
 
     states, signals = repeat(step, model.enter(start), inputs=contact)
-    return _on_samples(model, start, states, signals)
+    return prepend(start, jax.vmap(model.leave)(*consecutive(states), signals))
 
 
 @eqx.filter_jit
@@ -138,13 +138,12 @@ def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
     """
 
     def step(state, _):
-        return model.advance(state)
+        after, logits = model.advance(state)
+        # Step by step: of all samples at once, the hidden units of a model that needs its force here would
+        # take gigabytes when many are forecast together.
+        return after, (logits, model.leave(state, after, logits > 0))
 
-    states, logits = repeat(step, model.enter(start), steps=steps)
-    on_samples = _on_samples(model, start, states, logits > 0)
+    _, (logits, later) = repeat(step, model.enter(start), steps=steps)
+    on_samples = prepend(start, later)
     probability = jnp.concatenate([jnp.zeros_like(logits[:1]), jax.nn.sigmoid(logits)])
     return Forecast(on_samples.position, on_samples.velocity, probability)
-
-
-def _on_samples(model: AbstractModel, start: State, states: State, signals: Array) -> State:
-    return prepend(start, jax.vmap(model.leave)(*consecutive(states), signals))
