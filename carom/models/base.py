@@ -122,7 +122,7 @@ def rollout(model: AbstractModel, start: State, contact: Bool[Array, "steps sign
         return model.step(state, signal), signal
 
     states, signals = repeat(step, model.enter(start), inputs=contact)
-    return _on_samples(model, start, states, signals)
+    return prepend(start, jax.vmap(model.leave)(*consecutive(states), signals))
 
 
 @eqx.filter_jit
@@ -138,20 +138,17 @@ def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
     """
 
     def step(state, _):
-        return model.advance(state)
+        after, logits = model.advance(state)
+        # Step by step: of all samples at once, the hidden units of a model that needs its force here would
+        # take gigabytes when many are forecast together.
+        return after, (logits, model.leave(state, after, logits > 0))
 
-    states, logits = repeat(step, model.enter(start), steps=steps)
-    return sampled(model, start, states, logits)
+    _, (logits, later) = repeat(step, model.enter(start), steps=steps)
+    return as_forecast(start, later, logits)
 
 
-def sampled(
-    model: AbstractModel, start: State, states: State, logits: Float[Array, "steps signals"]
-) -> Forecast:
-    """A free rollout as samples: `start` on their grid, all `states`, the first too, on the model's."""
-    on_samples = _on_samples(model, start, states, logits > 0)
+def as_forecast(start: State, later: State, logits: Float[Array, "steps signals"]) -> Forecast:
+    """A start, the samples that follow, and the log-odds of the contacts of the steps between them."""
+    on_samples = prepend(start, later)
     probability = jnp.concatenate([jnp.zeros_like(logits[:1]), jax.nn.sigmoid(logits)])
     return Forecast(on_samples.position, on_samples.velocity, probability)
-
-
-def _on_samples(model: AbstractModel, start: State, states: State, signals: Array) -> State:
-    return prepend(start, jax.vmap(model.leave)(*consecutive(states), signals))

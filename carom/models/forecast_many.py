@@ -7,7 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from carom.models.base import AbstractModel, Forecast, forecast, sampled
+from carom.integrators import consecutive
+from carom.models.base import AbstractModel, Forecast, as_forecast, forecast
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_signal import NoContact
 from carom.types import State
@@ -69,9 +70,15 @@ def fused_forecast(
     entered = jax.vmap(model.enter)(starts)
     own = fused_rollout(model, entered, steps, interpret=interpret)
 
-    def by_start(first, steps_by_coordinate):
-        following = jnp.moveaxis(steps_by_coordinate, -1, 0).reshape(len(first), steps, *first.shape[1:])
+    def by_start(first, of_steps):
+        following = jnp.moveaxis(of_steps, -1, 0).reshape(len(first), steps, *first.shape[1:])
         return jnp.concatenate([first[:, None], following], axis=1)
 
     states = State(by_start(entered.position, own.position), by_start(entered.velocity, own.velocity))
-    return jax.vmap(partial(sampled, model))(starts, states, jnp.moveaxis(own.logits, -1, 0))
+    logits = jnp.moveaxis(own.logits, -1, 0)
+
+    def one(start, states, logits):
+        later = jax.vmap(model.leave)(*consecutive(states), logits > 0)
+        return as_forecast(start, later, logits)
+
+    return jax.vmap(one)(starts, states, logits)

@@ -10,6 +10,7 @@ _MODEL = {
     "forecast_one_steps_per_second": 5e5,
     "forecast_one_seconds": 1e-3,
     "forecast_many_steps_per_second": 1.2e6,
+    "forecast_many_steps_per_cpu_second": 1.2e6,
     "cold_training_compile_seconds": 4.0,
     "warm_training_compile_seconds": 1.0,
     "cold_forecast_compile_seconds": 1.0,
