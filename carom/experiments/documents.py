@@ -15,6 +15,7 @@ from carom.experiments.bench.tables import BENCH_TABLES
 from carom.experiments.bodies_learning_tables import BODIES_LEARNING_TABLES
 from carom.experiments.bodies_tables import BODIES_SPEED_TABLES, BODIES_TABLES
 from carom.experiments.classifier_tables import classifier_markdown
+from carom.experiments.gpu_tables import GPU_TABLES
 from carom.experiments.grid_tables import GRID_TABLES
 from carom.experiments.growth_tables import GROWTH_TABLES
 from carom.experiments.learning_tables import LEARNING_TABLES
@@ -30,6 +31,7 @@ CLASSIFIER = Path("results/classifier.json")
 MEASURED = Path("results/measured.json")
 BODIES = Path("results/bodies.json")
 BODIES_SPEED = Path("benchmarks/results/bodies.json")
+GPU = Path("benchmarks/results/gpu.json")
 GROWTH = Path("benchmarks/results/growth.json")
 PAGES = (
     Path("README.md"),
@@ -66,6 +68,7 @@ TABLES: dict[str, tuple[Path, Callable[[Document], str]]] = {
     **{name: (BODIES, make) for name, make in BODIES_LEARNING_TABLES.items()},
     **{name: (BODIES_SPEED, make) for name, make in BODIES_SPEED_TABLES.items()},
     **{name: (GROWTH, make) for name, make in GROWTH_TABLES.items()},
+    **{name: (GPU, make) for name, make in GPU_TABLES.items()},
     **{name: (SPEED, make) for name, make in BENCH_TABLES.items()},
 }
 """Tables by the name of their marker: the document they are made from, and how."""
