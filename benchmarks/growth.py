@@ -190,8 +190,9 @@ def main() -> None:
             },
         }
         given.out.write_text(json.dumps(document, indent=2) + "\n")
-    for path in write_growth_figures(document, given.images):
-        print(path)
+    if all(kind in document for kind in KINDS):
+        for path in write_growth_figures(document, given.images):
+            print(path)
 
 
 if __name__ == "__main__":
