@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from carom.experiments.formatting import MISSING
 from carom.experiments.tables import markdown_of
 
 Document = dict[str, Any]
@@ -22,8 +23,8 @@ def gpu_markdown(document: Document) -> str:
         [
             "the same by XLA, without the kernel",
             f"{forecast['steps_per_second_by_xla'] / 1e9:.2f} billion",
-            "",
-            "",
+            MISSING,
+            MISSING,
         ],
         [
             f"{ensemble['models']} ball models trained together for {ensemble['epochs']} epochs",
@@ -37,7 +38,7 @@ def gpu_markdown(document: Document) -> str:
                 f"{one['gradient_steps'] / 1e6:.2g} million gradient steps",
                 f"{one['seconds']:.1f} s",
                 ASKED[protocol],
-                "",
+                MISSING,
             ]
             for protocol in ("text", "published")
             for one in [document[protocol]]
@@ -48,7 +49,7 @@ def gpu_markdown(document: Document) -> str:
         f"{document['machine']['device']}, after compilation. The last column is of the arithmetic rate of "
         f"products of matrices in float32 in the same run, {rate:.1f} TFLOP/s."
     )
-    return markdown_of(caption, ["", "measured", "asked", "of the device's rate"], rows)
+    return markdown_of(caption, ["what", "measured", "asked", "of the device's rate"], rows)
 
 
 GPU_TABLES: dict[str, Callable[[Document], str]] = {"gpu": gpu_markdown}
