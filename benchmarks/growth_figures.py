@@ -38,7 +38,7 @@ def draw_length(document: Mapping[str, Any]) -> Figure:
     ):
         _draw(right, rows, _column(rows, "peak_bytes") / 1e9, look, label)
     right.set(title="Peak memory of the process", ylabel="memory / GB")
-    right.set_ylim(bottom=0)
+    right.set_ylim(0, 1.1 * right.get_ylim()[1])
     for axes in (left, right):
         axes.set(xscale="log", xlabel="samples of the recording")
         axes.legend()
@@ -53,16 +53,17 @@ def draw_others(document: Mapping[str, Any]) -> Figure:
     _draw(first, rows, _column(rows, "microseconds_per_step") / 1e3, PAPER, "recipe paper")
     first.set(title="Bodies of a cradle", xlabel="bodies", ylabel="time of a gradient step / ms")
     rows = document["batch"]
-    _draw(second, rows, _column(rows, "steps_per_second"), PAPER, "model of 500 units")
-    second.set(title="Forecasts at once", xlabel="forecasts", ylabel="model steps per processor second / s⁻¹")
+    _draw(second, rows, _column(rows, "steps_per_second") / 1e6, PAPER, "model of 500 units")
+    second.set(
+        title="Forecasts at once", xlabel="forecasts", ylabel="million model steps per processor second"
+    )
     rows = document["ensemble"]
     _draw(third, rows, _column(rows, "microseconds_per_step") / 1e3, PAPER, "recipe paper")
     third.set(title="Members of an ensemble", xlabel="members", ylabel="time of a member's step / ms")
-    third.set_ylim(bottom=0)
-    for axes in (first, second, third):
+    for axes in (second, third):
         axes.set(xscale="log")
-    for axes in (first, second):
-        axes.set(yscale="log")
+    for axes in (first, second, third):
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     return figure
 
 

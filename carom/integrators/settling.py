@@ -136,9 +136,10 @@ def settle(
     start = 0, nothing, nothing, jnp.ones_like(remaining), jnp.any(contacts.near)
     force = lax.while_loop(unfinished, iterate, start)[1]
     velocity = velocity_of(force)
-    velocity = (
-        velocity * _safe_share(balls, flight, velocity, contacts, relative(velocity), settled, time)[None]
-    )
+    common, spare = _common_velocity(balls, flight, velocity, contacts, settled, time)
+    own = jnp.where(moves, velocity - common, 0)
+    share = _safe_share(balls, flight, own, common, spare, contacts, relative(own), time)
+    velocity = common + share[None] * own
     velocity = jnp.where(length(velocity, axis=0)[None] > rest_speed, velocity, 0)
     pushes = jnp.any(force != 0, axis=0)
     bodies = contacts.gap.shape[-1] - balls.planes
@@ -149,26 +150,48 @@ def settle(
     )
 
 
-def _safe_share(balls, flight, velocity, contacts, motion, settled, time):
-    """θ ≤ 1 for which θ v* neither overlaps nor gains energy, though the iteration may not have ended.
+def _common_velocity(balls, flight, velocity, contacts, settled, time):
+    """A velocity c that is safe for all settled bodies together, and Σ m v₀² less what it takes of it.
 
-    Both hold for θ = 0, and the set where they hold is convex.
+    That of their centre of mass, which keeps their momentum and changes no gap between them; 0 where planes
+    are in the way or where it would gain energy.
+    """
+    mass = jnp.where(settled, balls.masses[None], 0)
+    total = jnp.maximum(jnp.sum(mass, axis=1), jnp.finfo(mass.dtype).tiny)
+    center = jnp.sum(mass[None] * velocity, axis=2) / total[None]
+    before = jnp.sum(mass * dot(flight.velocity, flight.velocity), axis=1)
+    work = time[:, 0] * dot(jnp.broadcast_to(balls.field[:, None], center.shape), center)
+    spare = before - total * (dot(center, center) - 2 * work)
+    room = _slack(balls, contacts, center[..., None], time)
+    safe = jnp.all((room >= 0) | ~contacts.real, axis=(1, 2)) & (spare >= 0)
+    return jnp.where(safe[None], center, 0)[..., None], jnp.where(safe, spare, before)
+
+
+def _slack(balls, contacts, common, time):
+    """Gaps that are left at the end of the step when all bodies have one velocity; planes have none."""
+    planes = jnp.arange(contacts.gap.shape[-1]) >= contacts.gap.shape[-1] - balls.planes
+    approach = dot(contacts.normal, jnp.broadcast_to(common[..., None], contacts.normal.shape))
+    return jnp.maximum(contacts.gap, 0) + jnp.where(planes[None, None], time[..., None] * approach, 0)
+
+
+def _safe_share(balls, flight, own, common, spare, contacts, motion, time):
+    """θ ≤ 1 for which the common velocity and θ times each body's own neither overlap nor gain energy.
+
+    The iteration for v* may not have ended. Both hold for θ = 0, and the set where they hold is convex.
     """
     along = dot(contacts.normal, motion)
-    slack = jnp.maximum(contacts.gap, 0)
+    slack = _slack(balls, contacts, common, time)
     tolerance = gap_tolerance(flight.position)[..., None]
     overlaps = slack + time[..., None] * along < -tolerance
     possible = overlaps & contacts.real
     fits = jnp.where(possible, slack / jnp.where(possible, -time[..., None] * along, 1), 1)
     fits = jnp.min(fits, axis=(1, 2), initial=1.0)
-    mass = jnp.where(settled, balls.masses[None], 0)
-    before = jnp.sum(mass * dot(flight.velocity, flight.velocity), axis=1)
-    after = jnp.sum(mass * dot(velocity, velocity), axis=1)
-    work = time[:, 0] * jnp.sum(
-        mass * dot(jnp.broadcast_to(balls.field[:, None, None], velocity.shape), velocity), 1
-    )
-    # ½ θ² after − θ work ≤ ½ before.
-    affords = (work + jnp.sqrt(jnp.maximum(work**2 + after * before, 0))) / jnp.where(after > 0, after, 1)
+    mass = balls.masses[None]
+    after = jnp.sum(mass * dot(own, own), axis=1)
+    field = jnp.broadcast_to(balls.field[:, None, None], own.shape)
+    work = time[:, 0] * jnp.sum(mass * dot(field, own), axis=1)
+    # ½ θ² after − θ work ≤ ½ spare; own velocities have no momentum beside a common one.
+    affords = (work + jnp.sqrt(jnp.maximum(work**2 + after * spare, 0))) / jnp.where(after > 0, after, 1)
     affords = jnp.where(after > 0, affords, 1)
     return jnp.minimum(jnp.minimum(fits, affords), 1)[:, None]
 

@@ -57,7 +57,7 @@ SCATTER = 0.2
 RESCHEDULES = 4
 """Times at most that impacts are moved to likelier steps."""
 COPIES, MOST_MEMORY = 64, 0.5
-"""What a fit takes over the derivatives of all segments by their own unknowns, as measured; the share of
+"""What a fit takes, over the derivatives of all segments by their own unknowns, as measured; and the share of
 memory that it may take."""
 LONG, PART = 512, 128
 """Short segments from which on a recording is long, and those of it on which random starts are compared."""

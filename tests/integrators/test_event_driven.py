@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from carom.mechanics import Balls
@@ -37,6 +37,7 @@ def random_laws(random):
 @pytest.mark.parametrize("dimension", SHAPES)
 @examples(8)
 @given(seed=seeds)
+@example(seed=26805)  # a clump without rebound, for which the iteration of settling does not end
 def test_free_balls_keep_their_momentum_and_gain_no_energy(dimension, seed):
     """Without walls and field: whatever e and μ, impulses are equal and opposite."""
     random = np.random.default_rng(seed)
