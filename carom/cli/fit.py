@@ -55,8 +55,8 @@ def fit(
     Example: carom fit ball.csv --touch inferred --out runs/ball
 
     The recipe carom estimates states, contacts, noise and physical parameters together, and says how well
-    each is known. The recipe paper trains a network by gradient descent on short windows; the options below
-    --model are for it.
+    each is known. The recipe paper trains a network by gradient descent on short windows; --model, --scheme,
+    --ensemble, --memory and the settings at the end are for it.
 
     What is done is kept in the run folder as it goes: the same command continues a killed fit.
 

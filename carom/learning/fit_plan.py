@@ -147,6 +147,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
             hidden=options.units,
             blind=options.blind,
         )
+        _require_learnable(options, recording)
         if options.around is not None:
             recording = around_impact(recording, options.around, blind=options.blind)
     else:
@@ -155,6 +156,20 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
     training = hold_out(recording, options.hold_out).training
     names = description.columns.position if description.columns else ()
     return FitPlan(path, recording, training, names, options, settings, model_options)
+
+
+def _require_learnable(options: FitOptions, recording: Recording) -> None:
+    """Refuse to learn what this recording has none of."""
+    chosen = options.learn or ()
+    if recording.scene is not None and recording.scene.bodies == 1:
+        for name in ("masses", "masses-per-run"):
+            if name in chosen:
+                raise InputError(f"--learn {name}: a single body has no ratio of masses; leave it out.")
+    if len(recording.runs) == 1:
+        for name in chosen:
+            if name.endswith("-per-run"):
+                plain = name.removesuffix("-per-run")
+                raise InputError(f"--learn {name}: there is one run; learn {plain} instead.")
 
 
 def _model_options(options: FitOptions, path: Path, description: SystemFile) -> dict[str, Any]:

@@ -394,6 +394,8 @@ SETTINGS = {
     "--ensemble must lie between": [*PAPER, "--ensemble", "0"],
     "they are for --recipe paper": ["--ensemble", "3"],
     "positive number of gigabytes": [*PAPER, "--ensemble", "3", "--memory", "nan"],
+    "a single body has no ratio of masses": ["--learn", "masses"],
+    "learn gap instead": ["--learn", "gap-per-run"],
     "only the model vin": [*PAPER, "--scheme", "stormer_verlet"],
     "--touch inferred for that": ["--touch", "none"],
     "--model vin needs the paper's recipe": ["--model", "vin"],
