@@ -25,7 +25,9 @@ from carom.learning import (
     load_run,
     noise_in,
 )
+from carom.learning.ties import contact_name
 from carom.models import AbstractModel
+from carom.models.contact_signal import GapContact
 
 
 def forecast(
@@ -105,6 +107,9 @@ def forecast(
             | ({"runs": len(motions)} if len(motions) > 1 else {})
         )
         return
+    for number, one in enumerate(forecasts if not (end or recording is not None) else []):
+        for contact, gap in _overlaps(model, one.position[0]):
+            print(f"Note: start {number + 1} lies {-gap:.3g} inside the surface {contact}.")
     band = f"band of {members} models" if members > 1 else "no band: the run has one model alone"
     print(f"{out}: {steps} steps of {model.step_size:g} s; {touching} samples in contact; {band}.")
 
@@ -121,6 +126,14 @@ def _read(path: Path, system: Path | None, model: AbstractModel) -> Recording:
             f"{model.scene.bodies} in {model.scene.dimension}."
         )
     return data
+
+
+def _overlaps(model: AbstractModel, position: np.ndarray) -> list[tuple[str, float]]:
+    """Contacts whose surfaces a state is inside of by more than rounding, and their gaps."""
+    where = model.contact if isinstance(model.contact, GapContact) else model.scene.geometry
+    gaps = np.asarray(where.gap(jnp.asarray(position, jnp.float32)))
+    slack = 1e-5 * np.abs(position).max()
+    return [(contact_name(model.scene, j), float(gap)) for j, gap in enumerate(gaps) if gap < -slack]
 
 
 def _motion(forecast: BandedForecast, model: AbstractModel, begin: float) -> Run:

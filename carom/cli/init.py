@@ -123,6 +123,8 @@ def init(
             f"Contacts seem to last for several samples; --blind {contacts.blind} hides so many either side "
             "of each impact from the fit."
         )
+    if "time" in guess.remarks and "not seconds" in guess.remarks["time"]:
+        print(f"The column {columns.time} seems not to be in seconds but is taken to be; convert it first.")
     print(f"Go on with: {command}")
 
 

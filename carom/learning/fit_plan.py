@@ -63,15 +63,15 @@ class FitPlan:
         """
         with new_run_folder(out, overwrite=overwrite) as new:
             if isinstance(self.settings, LatentSettings):
-                result, others = self._fit_latent(self.settings, new, progress), None
+                result, others, seed = self._fit_latent(self.settings, new, progress), None, self.options.seed
             else:
-                result, others = self._train(self.settings, new, progress)
+                result, others, seed = self._train(self.settings, new, progress)
             save_run(
                 result,
                 new.files,
                 recording=self.recording,
                 recording_path=self.path,
-                seed=self.options.seed,
+                seed=seed,
                 hold_out=self.options.hold_out,
                 alternatives=others,
                 names=self.names,
@@ -100,8 +100,8 @@ class FitPlan:
 
     def _train(
         self, settings: WindowedSettings, new: NewRun, progress: Callable[[float], None] | None
-    ) -> tuple[Fit, AbstractModel | None]:
-        """The first seed that ends well, and all of those where there are several."""
+    ) -> tuple[Fit, AbstractModel | None, int]:
+        """The first fit that ends well, all of those where there are several, and the seed of the first."""
         seeds = range(self.options.seed, self.options.seed + self.options.ensemble)
         results = fit_many(
             [self._untrained(seed) for seed in seeds],
@@ -118,8 +118,8 @@ class FitPlan:
             raise InputError(
                 "Training ended in numbers that are not finite; choose a smaller --learning-rate."
             )
-        several = self.options.ensemble > 1
-        return finished[0], together([one.model for one in finished]) if several else None
+        others = together([one.model for one in finished]) if self.options.ensemble > 1 else None
+        return finished[0], others, seeds[results.index(finished[0])]
 
     def _untrained(self, seed: int) -> AbstractModel:
         kind = MODELS[self.options.model]
@@ -159,17 +159,21 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
 
 
 def _require_learnable(options: FitOptions, recording: Recording) -> None:
-    """Refuse to learn what this recording has none of."""
-    chosen = options.learn or ()
-    if recording.scene is not None and recording.scene.bodies == 1:
-        for name in ("masses", "masses-per-run"):
-            if name in chosen:
-                raise InputError(f"--learn {name}: a single body has no ratio of masses; leave it out.")
-    if len(recording.runs) == 1:
-        for name in chosen:
-            if name.endswith("-per-run"):
-                plain = name.removesuffix("-per-run")
-                raise InputError(f"--learn {name}: there is one run; learn {plain} instead.")
+    """Refuse to learn what this recording has none of, or has nothing to tell from."""
+    chosen, scene = options.learn or (), recording.scene
+    for name in chosen:
+        plain = name.removesuffix("-per-run")
+        if name != plain and len(recording.runs) == 1:
+            raise InputError(f"--learn {name}: there is one run; learn {plain} instead.")
+        if scene is not None and plain == "masses" and scene.bodies == 1:
+            raise InputError(f"--learn {name}: a single body has no ratio of masses; leave it out.")
+        if scene is not None and plain not in ("masses", "damping") and not scene.contacts:
+            raise InputError(f"--learn {name}: the system file has neither walls nor pairs; add them there.")
+    if "restitution-per-run" in chosen and not {"restitution", "restitution-speed"} & set(chosen):
+        raise InputError(
+            "--learn restitution-per-run: runs scatter about a law that is learned too; add restitution or "
+            "restitution-speed."
+        )
 
 
 def _model_options(options: FitOptions, path: Path, description: SystemFile) -> dict[str, Any]:

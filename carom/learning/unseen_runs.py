@@ -10,16 +10,14 @@ from carom.models import ImpactNetwork
 
 
 def put_in_the_middle(model: ImpactNetwork, runs: RunUnknowns) -> tuple[ImpactNetwork, RunUnknowns]:
-    """The same fit with surfaces where they are in the median run, and what each run adds to that.
+    """The same fit with a model that is the median run's, and what each run adds to that.
 
-    Where a run has gaps of its own, nothing else tells where the surfaces of all runs are: they stay where
-    the search began, which need not be near any run.
+    Where only single runs have a parameter, nothing else tells what all have: it stays where the search
+    began, which need not be near any run.
     """
-    if not runs.gap.size:
-        return model, runs
-    middle = np.median(runs.gap, axis=0)
-    shift = model.contact.shift + jnp.asarray(middle, model.contact.shift.dtype)
-    return eqx.tree_at(lambda m: m.contact.shift, model, shift), runs._replace(gap=runs.gap - middle)
+    middle = RunUnknowns(*(np.median(part, axis=0) if part.size else part[0] for part in runs))
+    rest = RunUnknowns(*(part - center[None] for part, center in zip(runs, middle, strict=True)))
+    return with_run(*jax.tree.map(jnp.asarray, (model, middle))), rest
 
 
 def as_in_some_run(draws: ImpactNetwork, runs: RunUnknowns, *, seed: int = 0) -> ImpactNetwork:

@@ -13,8 +13,8 @@ from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_signal import NoContact
 from carom.types import State
 
-MOST_COORDINATES = 4
-"""Of a model that the kernel serves."""
+MOST_COORDINATES, MOST_UNITS, WIDEST_SIGNAL = 4, 2048, 128
+"""Of a model that the kernel serves: what of it is unrolled, and what is kept beside the states."""
 
 
 @eqx.filter_jit
@@ -22,7 +22,7 @@ def forecast_many(model: AbstractModel, starts: State, steps: int) -> Forecast:
     """Roll one model out from many states on the sample grid; `forecast` does so from one.
 
     On a GPU the motions of CD-Lagrange networks are made by one kernel where that serves them, with the same
-    results up to rounding.
+    results up to rounding but without derivatives; `jax.vmap` of `forecast` has them.
 
     Arguments:
         model: what moves.
@@ -39,7 +39,8 @@ def forecast_many(model: AbstractModel, starts: State, steps: int) -> Forecast:
         >>> carom.models.forecast_many(model, starts, steps=20).position.shape
         (1000, 21, 1, 1)
     """
-    if is_fusible(model) and jax.default_backend() == "gpu" and starts.position.dtype == jnp.float32:
+    wanted = steps > 0 and len(starts.position) > 0 and starts.position.dtype == jnp.float32
+    if wanted and is_fusible(model) and jax.default_backend() == "gpu":
         return fused_forecast(model, starts, steps)
     return jax.vmap(partial(forecast, model, steps=steps))(starts)
 
@@ -57,7 +58,9 @@ def is_fusible(model: AbstractModel) -> TypeGuard[CDLagrangeNetwork]:
         and model.learned_inertia is None
         and model.learned_damping is None
         and model.potential.bias.dtype == jnp.float32
+        and model.potential.hidden <= MOST_UNITS
         and (isinstance(contact, NoContact) or len(contact.hidden) == 2)
+        and max(contact.hidden, default=0) <= WIDEST_SIGNAL
     )
 
 

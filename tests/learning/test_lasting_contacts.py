@@ -155,7 +155,11 @@ def test_riders_that_change_from_run_to_run():
     recording, _ = recorded(cases, generator)
     learned = Learned(restitution="constant", gap=False, gap_per_run=True, masses_per_run=True)
     fit = fit_latent(around_impact(recording, 0.13, blind=BLIND), settings(learned))
-    found, errors = np.exp(fit.runs.log_mass[:, 0]), fit.run_errors.log_mass[:, 0]
+    models = [fit.in_run(index) for index in range(len(ratios))]
+    found = np.exp([float(model.log_mass[1] - model.log_mass[0]) for model in models])
+    errors = fit.run_errors.log_mass[:, 0]
+    new_run = float(fit.model.log_mass[1] - fit.model.log_mass[0])
+    np.testing.assert_allclose(new_run, np.median(np.log(ratios)), atol=0.02)
     assert np.all(np.abs(np.log(found / ratios)) < 4 * errors)
     assert errors.max() < 0.01
     (restitution,) = fit.parameters
