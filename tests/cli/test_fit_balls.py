@@ -8,6 +8,7 @@ from carom.cli import main
 from carom.data import read_recording, read_system_file
 
 
+@pytest.mark.campaign
 def test_restitution_and_friction_of_balls_by_command(tmp_path, capsys):
     """From the recording and its system file with bodies, radii and planes to parameters with errors."""
     recording, run = tmp_path / "balls.csv", tmp_path / "run"

@@ -260,6 +260,7 @@ EVERY_COMMAND = {
     "show": ["show", "ball.csv", "--out", "ball.png"],
     "reproduce": ["reproduce", "ball", "--out", "reproduction"],
     "demo": ["demo", "--out", "demo"],
+    "sweep": ["sweep", "sweep.toml", "--out", "sweep"],
     "bench": ["bench", "--out", "speed.json"],
 }
 

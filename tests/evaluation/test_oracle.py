@@ -17,7 +17,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", ["ball", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("pendulum", "cradle"))]
+)
 def test_gravity_from_noisy_data(name):
     """The error of the best possible learner: the figures of the oracle over noise seeds, with a margin."""
     system, sampling, noise, worst = CASES[name]

@@ -32,6 +32,7 @@ def _at_half_the_rate(monkeypatch):
 BAND = Series("band", "Bands", other_riders=False, bound=0.5)
 
 
+@pytest.mark.campaign
 def test_a_falling_law_is_found_and_foretells_runs_left_out():
     runs, checks, cases = simulated(lambda u: 0.62 - 0.17 * np.log(u) - 0.04 * np.log(u) ** 2, 1)
     summary, arrays = run_series(BAND, runs, checks, 7, illustrated=False)

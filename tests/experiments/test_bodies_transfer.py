@@ -17,7 +17,9 @@ def true_model(setting: Setting) -> ImpactNetwork:
     return eqx.tree_at(lambda m: (m.potential.weight, m.potential.bias, m.potential.output), model, weights)
 
 
-@pytest.mark.parametrize("name", TRANSFERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.campaign if k else ()) for k, name in enumerate(TRANSFERS)]
+)
 def test_a_true_model_stays_true_elsewhere(name):
     """All impacts are found, several in one step too; what is left is single precision."""
     there, here = TRANSFERS[name]

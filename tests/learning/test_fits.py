@@ -29,6 +29,7 @@ def pendulum():
     return simulate(Pendulum(), steps=200, step_size=0.02)
 
 
+@pytest.mark.campaign
 def test_cd_lagrange_on_the_pendulum(pendulum):
     """It forecasts, and its contact output stays below ½ everywhere: on the motion and around it."""
     model, predicted, error = _learn(pendulum, CDLagrangeNetwork)
@@ -76,6 +77,7 @@ def test_cd_lagrange_on_the_ball():
     assert bounces.missed == bounces.spurious == bounces.mistimed == 0
 
 
+@pytest.mark.campaign
 def test_cd_lagrange_on_the_cradle():
     recording = simulate(NewtonsCradle(), steps=540, step_size=0.01, truth="scheme")
     _, predicted, error = _learn(recording, CDLagrangeNetwork)

@@ -111,6 +111,7 @@ def test_normal_equations_in_blocks_are_the_same(size):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.campaign
 def test_starts_of_a_long_recording_are_compared_on_a_part(monkeypatch):
     """And the rest is fitted as ever."""
     recording = bouncing(220)

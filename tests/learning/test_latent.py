@@ -137,6 +137,7 @@ def test_touch_perfect_or_not(touch):
         assert "touch" in parameter.words
 
 
+@pytest.mark.campaign
 def test_a_contact_that_was_not_seen_is_not_determined():
     recording = ball(7)
     assert recording.scene is not None
@@ -151,6 +152,7 @@ def test_a_contact_that_was_not_seen_is_not_determined():
     assert "no such impact was seen" in unseen.words
 
 
+@pytest.mark.campaign
 def test_masses_and_gap_of_two_riders_from_positions_alone():
     """Closed form: uniform motion, one impact; masses 1 and 2.5, e = 0.6, contact at distance 0.1."""
     generator = np.random.default_rng(3)

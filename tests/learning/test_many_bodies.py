@@ -22,6 +22,7 @@ def by_name(fit) -> dict:
     return {parameter.name: parameter for parameter in fit.parameters}
 
 
+@pytest.mark.campaign
 def test_laws_masses_radii_planes_and_normals_together():
     """All of them unknown, and told wrongly where they have to be told."""
     truth = Billiards(
@@ -67,6 +68,7 @@ def test_laws_masses_radii_planes_and_normals_together():
     assert not fit.failed
 
 
+@pytest.mark.campaign
 def test_a_model_of_two_balls_forecasts_five():
     """Laws learned on two serve five as those learned in place would; at another step too."""
     two, five = (Billiards(radii=(0.1,) * count, restitution=0.7) for count in (2, 5))
@@ -102,6 +104,7 @@ def springs(seed: int, *, noise: float, stiffness: float = 1.5) -> Recording:
     return add_noise(Recording(tuple(runs), 0.05, Scene(2, 2)), noise, seed=seed)
 
 
+@pytest.mark.campaign
 def test_a_pull_between_two_bodies_holds_for_three():
     """Learned from two, it is k r at the distances seen, conserves momentum and adds up for three bodies."""
     settings = replace(PLAIN, field="pairs", hidden=16, learned=Learned(gap=False))

@@ -104,6 +104,7 @@ def test_a_start_before_an_impact_has_the_speed_that_was_measured(velocities):
     np.testing.assert_allclose(found, [0.105, -1.0 if velocities else 0.0], atol=1e-12)
 
 
+@pytest.mark.campaign
 def test_hardly_a_run_without_noise_is_set_aside():
     """All have their true impacts but those in which a contact happens twice, or three in one step."""
     truth = Billiards(ball_masses=(1.0, 2.0, 6.0, 8.0, 10.0))

@@ -30,6 +30,7 @@ def sweep(file, out, hire, tell=lambda done, total: None):
     return outcome
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(400)
 def test_workers_of_an_existing_scheduler_may_be_killed(file, tmp_path):
     """The scheduler gives a fit up as soon as its worker is lost, as an existing one may."""
