@@ -22,14 +22,13 @@ from carom.data import Recording
 from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
 from carom.learning.checkpoints import Progress
-from carom.learning.estimation import Estimate, Outcome, SharedShape, improver
+from carom.learning.estimation import Estimate, SharedShape, improver
 from carom.learning.latent_fit import LatentFit, describe, retracer
 from carom.learning.latent_settings import LatentSettings
 from carom.learning.members import device_memory
 from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem, short
-from carom.learning.reconsidering import changes, reconsider
-from carom.learning.rescheduling import reschedule
+from carom.learning.repeated_looks import reconsider_until_settled, reschedule_until_settled
 from carom.learning.rounds import (
     LOOSE,
     by_start,
@@ -38,11 +37,10 @@ from carom.learning.rounds import (
     pick,
     round_inputs,
     run_rounds,
-    stack,
     with_local,
 )
 from carom.learning.run_unknowns import RunShape
-from carom.learning.segments import Layout, layout, spread_out
+from carom.learning.segments import layout, spread_out
 from carom.learning.touch_sensor import PERFECT, Touch
 from carom.learning.unknowns import initial_shared
 from carom.mechanics import Scene
@@ -54,15 +52,11 @@ FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
 SCATTER = 0.2
 """How widely restitutions scatter from run to run, before anything is known."""
-RESCHEDULES = 4
-"""Times at most that impacts are moved to likelier steps."""
 COPIES, MOST_MEMORY = 64, 0.5
 """What a fit takes, over the derivatives of all segments by their own unknowns, as measured; and the share of
 memory that it may take."""
 LONG, PART = 512, 128
 """Short segments from which on a recording is long, and those of it on which random starts are compared."""
-RECONSIDERATIONS = 8
-"""Times at most that impacts of short runs are looked at anew."""
 
 
 def fit_latent(
@@ -241,9 +235,9 @@ def _fit_scheme(
     if long:
         outcome = run(with_local(outcome.estimate, local), problems, places)
     if scheme == "cd_lagrange":
-        problems, outcome = _reschedule(run, problems, template, unravel, outcome, places)
+        problems, outcome = reschedule_until_settled(run, problems, template, unravel, outcome, places)
     if problems[0].short and scheme != "cd_lagrange":
-        problems, outcome = _reconsider(run, problems, template, unravel, outcome, places)
+        problems, outcome = reconsider_until_settled(run, problems, template, unravel, outcome, places)
     for coarser in later:
         longer = joined(outcome.estimate, places, coarser)
         places = coarser
@@ -276,51 +270,3 @@ def _require_memory(problems: int, segments: int, unravel: SharedShape, own: Run
             f"The recipe carom would need {needed / 1e9:.1f} GB for a recording as long as this: fit a part "
             "of it, of single collisions what is around them (--around), or use the paper's recipe."
         )
-
-
-def _reschedule(
-    run,
-    problems: list[Problem],
-    template: ImpactNetwork,
-    unravel: SharedShape,
-    outcome: Outcome,
-    places: Layout,
-) -> tuple[list[Problem], Outcome]:
-    """Impacts at the steps that the model finds likeliest, and the model anew, until none moves."""
-    for _ in range(RESCHEDULES):
-        moved = [
-            reschedule(problem, template, unravel, pick(outcome, index).estimate, LOOSE)
-            for index, problem in enumerate(problems)
-        ]
-        settled = all(
-            np.array_equal(old.chosen, new.chosen)
-            for before, after in zip(problems, moved, strict=True)
-            for old, new in zip(before.impacts, after.impacts, strict=True)
-        )
-        problems = moved
-        if settled:
-            break
-        outcome = run(outcome.estimate, problems, places)
-    return problems, outcome
-
-
-def _reconsider(
-    run,
-    problems: list[Problem],
-    template: ImpactNetwork,
-    unravel: SharedShape,
-    outcome: Outcome,
-    places: Layout,
-) -> tuple[list[Problem], Outcome]:
-    """Impacts of short runs in doubt anew, and the model anew, until none changes."""
-    for _ in range(RECONSIDERATIONS):
-        before = problems
-        found = [
-            reconsider(problem, template, unravel, pick(outcome, index).estimate, LOOSE)
-            for index, problem in enumerate(problems)
-        ]
-        problems = [problem for problem, _ in found]
-        if not any(changes(old, new) for old, new in zip(before, problems, strict=True)):
-            break
-        outcome = run(stack([estimate for _, estimate in found]), problems, places)
-    return problems, outcome
