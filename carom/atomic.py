@@ -64,6 +64,20 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"{folder}: {reason}.") from error
 
 
+@contextmanager
+def folder_made(folder: Path) -> Iterator[None]:
+    """As `make_folder`, for a block: an error inside removes again what was made and is empty."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        make_folder(folder)
+        yield
+    except BaseException:
+        for place in missing:
+            with suppress(OSError):  # not made yet, or there is something in it
+                place.rmdir()
+        raise
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what processes that were killed while writing into a folder have left there.
 

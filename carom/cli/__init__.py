@@ -25,6 +25,8 @@ COMMANDS = (
     "bench",
 )
 """Each is the function of this name in the module of this name."""
+RESUMED = ("fit", "compare", "sweep", "reproduce")
+"""Those that keep what is done when they are stopped."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"carom: {error}", file=sys.stderr)
         leave(2)
     except KeyboardInterrupt:
-        print("carom: stopped.", file=sys.stderr)
+        continues = " The same command continues." if arguments and arguments[0] in RESUMED else ""
+        print(f"carom: stopped.{continues}", file=sys.stderr)
         leave(130)
     except BrokenPipeError:
         # The reader of our output has gone (`carom … | head`); nothing is left to say.

@@ -8,7 +8,8 @@ import tyro
 
 from carom.cli.output import print_json, print_table, progress
 from carom.data.files.described import read_described
-from carom.evaluation import paper_rmse
+from carom.digits import mean_and_error, to_error
+from carom.evaluation import paper_rmse, score_held_out
 from carom.learning import Fit, LatentFit, Parameter, TouchSensor, WindowedSettings
 from carom.learning.fit_options import FitOptions, Learnable, ModelName, Recipe, TouchOption
 from carom.learning.fit_plan import FitPlan, plan_fit
@@ -16,6 +17,8 @@ from carom.learning.ties import Laws
 from carom.models import forecast as forecast_model
 from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
+
+HELD_OUT = "error of forecasts of what was held out, noise included"
 
 
 @dataclass(frozen=True)
@@ -129,12 +132,16 @@ def _show_trained(result: Fit, plan: FitPlan, out: Path, *, json: bool) -> None:
         run = data.runs[0]
         predicted = forecast_model(result.model, data.start, len(run) - 1)
         error = paper_rmse(predicted, run, velocities=result.model.predicts_velocity)
+    held_out = _held_out_error(result, plan)
     if json:
-        print_json({"run": str(out), "model": model, **losses, "forecast_error": error, "seconds": seconds})
+        errors = {"forecast_error": error, "held_out_error": held_out}
+        print_json({"run": str(out), "model": model, **losses, **errors, "seconds": seconds})
         return
     rows: list[tuple[str, object]] = [(f"loss: {name}", value) for name, value in losses.items()]
     if error is not None:
         rows.append(("error of a forecast of run 1 from its first sample, noise included", error))
+    if held_out is not None:
+        rows.append((HELD_OUT, held_out))
     print_table(f"{model} on {plan.path}", ("", "value"), [*rows, ("seconds", seconds)])
     start = "" if data.has_velocity else " --start <positions,velocities>"
     print(f"Written to {out}. Forecast with: carom forecast {out}{start} --out forecast.csv")
@@ -142,7 +149,7 @@ def _show_trained(result: Fit, plan: FitPlan, out: Path, *, json: bool) -> None:
 
 def _show_latent(result: LatentFit, plan: FitPlan, out: Path, *, json: bool) -> None:
     found = [int(impacts.chosen.sum()) for impacts in result.impacts]
-    data = plan.recording
+    data, held_out = plan.recording, _held_out_error(result, plan)
     if json:
         print_json(
             {
@@ -152,7 +159,9 @@ def _show_latent(result: LatentFit, plan: FitPlan, out: Path, *, json: bool) -> 
                 "parameters": {p.name: [p.value, p.standard_error] for p in result.parameters},
                 "noise": list(result.noise),
                 "impacts": found,
+                "held_out_error": held_out,
                 "misfit": list(result.misfit.messages),
+                "notes": list(plan.notes),
                 "seconds": result.seconds,
             }
         )
@@ -168,17 +177,27 @@ def _show_latent(result: LatentFit, plan: FitPlan, out: Path, *, json: bool) -> 
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
     rows += [(p.name, _value(p)) for p in result.parameters]
+    if held_out is not None:
+        rows.append((HELD_OUT, held_out))
     print_table(
         f"{plan.path}: {result.model.scheme} step", ("", "value"), [*rows, ("seconds", result.seconds)]
     )
-    for message in result.misfit.messages:
+    for message in (*plan.notes, *result.misfit.messages):
         print(f"Note: {message}")
     print(f"Written to {out}. Look at it with: carom report {out}")
+
+
+def _held_out_error(result: Fit | LatentFit, plan: FitPlan) -> float | None:
+    if not plan.split.held_out:
+        return None
+    noise = (result.noise[0], result.noise[1]) if isinstance(result, LatentFit) else None
+    return score_held_out(result.model, plan.split.held_out, noise=noise, seed=plan.options.seed)
 
 
 def _value(parameter: Parameter) -> str:
     if parameter.value is None or parameter.standard_error is None:
         return "not determined"
     if parameter.high == 1.0 and parameter.low is not None and parameter.name.startswith("restitution"):
-        return f"{parameter.value:.4g} (at least {parameter.low:.4g})"
-    return f"{parameter.value:.4g} ± {parameter.standard_error:.2g}"
+        value, least = (to_error(part, parameter.standard_error) for part in (parameter.value, parameter.low))
+        return f"{value} (at least {least})"
+    return mean_and_error(parameter.value, parameter.standard_error)

@@ -83,6 +83,7 @@ def forecast(
             for past in data.runs
         ]
         begins = [float(past.time[-1]) for past in data.runs]
+        labels: Sequence[str | None] = data.labels
     else:
         shape: dict[str, int] = {"bodies": scene.bodies, "dimension": scene.dimension}
         states = [parse_state(text, **shape, option="--start") for text in start]
@@ -94,10 +95,12 @@ def forecast(
             for state in states
             if state is not None
         ]
-        begins = [0.0] * len(forecasts)
+        begins, labels = [0.0] * len(forecasts), [None] * len(forecasts)
     if not all(one.finite for one in forecasts):
         raise InputError(f"{run}: the forecast leaves all bounds; forecast fewer steps or train again.")
-    motions = tuple(_motion(one, model, begin) for one, begin in zip(forecasts, begins, strict=True))
+    motions = tuple(
+        _motion(one, model, begin, label) for one, begin, label in zip(forecasts, begins, labels, strict=True)
+    )
     write_recording(Recording(motions, model.step_size, scene), out, further=_band(forecasts))
     touching = sum(int(motion.touch.any(axis=1).sum()) for motion in motions if motion.touch is not None)
     members = min(one.members for one in forecasts)
@@ -136,7 +139,7 @@ def _overlaps(model: AbstractModel, position: np.ndarray) -> list[tuple[str, flo
     return [(contact_name(model.scene, j), float(gap)) for j, gap in enumerate(gaps) if gap < -slack]
 
 
-def _motion(forecast: BandedForecast, model: AbstractModel, begin: float) -> Run:
+def _motion(forecast: BandedForecast, model: AbstractModel, begin: float, label: str | None) -> Run:
     steps = len(forecast.position) - 1
     touch = None
     if model.contact.size:
@@ -146,6 +149,7 @@ def _motion(forecast: BandedForecast, model: AbstractModel, begin: float) -> Run
         position=np.asarray(forecast.position, float),
         velocity=np.asarray(forecast.velocity, float),
         touch=touch,
+        label=label,
     )
 
 

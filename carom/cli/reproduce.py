@@ -10,6 +10,7 @@ import tyro
 
 from carom.atomic import make_folder, remove_leftovers
 from carom.cli.output import print_json, print_table, progress
+from carom.digits import mean_and_error
 from carom.errors import InputError, require_range, require_seed
 from carom.experiments.ablations import ABLATIONS
 from carom.experiments.animation import write_animations
@@ -18,7 +19,7 @@ from carom.experiments.bodies_figures import write_bodies_figures
 from carom.experiments.classifier import CASES, run_cases
 from carom.experiments.classifier_tables import HEADER, case_lines, write_classifier
 from carom.experiments.figures import write_figures
-from carom.experiments.formatting import mean_and_error, spread_mean
+from carom.experiments.formatting import spread_mean
 from carom.experiments.grid import plan_grid, run_grid
 from carom.experiments.grid_figure import write_grid_figure
 from carom.experiments.grid_tables import grid_table, write_grid

@@ -8,6 +8,7 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data.files.described import read_described
+from carom.data.files.input_file import shown
 from carom.errors import InputError, require_range, require_seed
 from carom.experiments.pictures import save_picture
 from carom.experiments.scene_pictures import draw_run, write_run_animation
@@ -60,4 +61,5 @@ def show(
     if json:
         print_json({"picture": str(out), "run": run, "samples": len(chosen)})
     else:
-        print(f"{out}: run {run} of {len(read.runs)}, {len(chosen)} samples.")
+        named = "" if read.labels[run - 1].isdecimal() else f" ({shown(read.labels[run - 1])})"
+        print(f"{out}: run {run}{named} of {len(read.runs)}, {len(chosen)} samples.")

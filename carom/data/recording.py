@@ -25,20 +25,22 @@ class Run:
     """One uninterrupted stretch of samples, as float64 NumPy arrays; NaN where a value is missing.
 
     Times rise; steps may vary. `touch[n, k]` tells whether body k received a contact impulse in
-    (t_{n-1}, t_n].
+    (t_{n-1}, t_n]. The label is what a file calls the run.
     """
 
     time: Float[np.ndarray, "samples"]
     position: Float[np.ndarray, "samples bodies dimension"]
     velocity: Float[np.ndarray, "samples bodies dimension"] | None = None
     touch: Bool[np.ndarray, "samples bodies"] | None = None
+    label: str | None = None
 
     def __len__(self) -> int:
         return len(self.time)
 
     def part(self, kept: slice | Bool[np.ndarray, "samples"]) -> "Run":
         """Some of the samples, one after another; times stay as they are."""
-        return Run(
+        return replace(
+            self,
             time=self.time[kept],
             position=self.position[kept],
             velocity=None if self.velocity is None else self.velocity[kept],
@@ -98,6 +100,14 @@ class Recording:
         positions = first.position.reshape(len(first), -1)
         picture = curves(first.time, positions, x="time (s)", y="positions of the first run (m)")
         return table("Recording", rows) + picture
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What a file calls the runs; their numbers from 0 where it does not tell all of them apart."""
+        known = [run.label for run in self.runs if run.label is not None]
+        if len(set(known)) == len(self.runs):
+            return tuple(known)
+        return tuple(map(str, range(len(self.runs))))
 
     @property
     def bodies(self) -> int:

@@ -1,6 +1,6 @@
 """Scores of forecasts, and what the true equations would score."""
 
-from carom.evaluation.held_out import HeldOutForecast, forecast_held_out, held_out_error
+from carom.evaluation.held_out import HeldOutForecast, forecast_held_out, held_out_error, score_held_out
 from carom.evaluation.metrics import (
     ContactScore,
     contact_score,
@@ -24,5 +24,6 @@ __all__ = [
     "interpenetration",
     "paper_rmse",
     "position_rmse",
+    "score_held_out",
     "velocity_rmse",
 ]

@@ -1,5 +1,6 @@
 """Forecasts of what was held out of a fit, and how good they are."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,6 +78,17 @@ def forecast_held_out(
 
     low, high = (None if edge is None else at_samples(edge[0]) for edge in (ahead.low, ahead.high))
     return HeldOutForecast(part, at_samples(ahead.position), low, high, sigma, ahead.members)
+
+
+def score_held_out(
+    model: AbstractModel,
+    parts: Sequence[HeldOut],
+    *,
+    noise: tuple[float, float] | None = None,
+    seed: int = 0,
+) -> float:
+    """The error of forecasts of all that was held out, without bands."""
+    return held_out_error(tuple(forecast_held_out(model, part, noise=noise, seed=seed) for part in parts))
 
 
 def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:

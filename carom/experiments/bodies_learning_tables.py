@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from carom.experiments.formatting import MISSING, number, yes
+from carom.digits import number
+from carom.experiments.formatting import MISSING, yes
 from carom.experiments.tables import markdown_of
 
 Document = Mapping[str, Any]

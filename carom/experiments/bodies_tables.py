@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from carom.experiments.formatting import MISSING, number, yes
+from carom.digits import number
+from carom.experiments.formatting import MISSING, yes
 from carom.experiments.statistics import spread
 from carom.experiments.tables import markdown_of
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from carom.digits import number
 from carom.experiments.comparison import Table
-from carom.experiments.formatting import number
 from carom.experiments.results import rounded, write_document
 from carom.experiments.statistics import spread
 from carom.experiments.tables import markdown

@@ -3,15 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from carom.digits import number
 from carom.errors import InputError
-from carom.experiments.formatting import (
-    MISSING,
-    number,
-    of_total,
-    printed,
-    protocols_in_words,
-    spread_mean,
-)
+from carom.experiments.formatting import MISSING, of_total, printed, protocols_in_words, spread_mean
 from carom.experiments.paper import EXPERIMENTS
 from carom.experiments.statistics import Impacts, Score, orders, spread, without_touch
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec, SubplotSpec
 from matplotlib.lines import Line2D
 
-from carom.experiments.formatting import number
+from carom.digits import number
 from carom.experiments.panels import (
     draw_contact,
     draw_energy,

@@ -1,44 +1,12 @@
 """Numbers as people read them."""
 
-import math
 from collections.abc import Sequence
 
+from carom.digits import mean_and_error
 from carom.experiments.paper import PaperNumber
 from carom.experiments.statistics import Share, Spread
 
 MISSING = "–"
-
-
-def number(value: float) -> str:
-    """Three significant digits.
-
-    Example:
-        >>> [number(value) for value in (0.06789, 1.9, 12345.0, 0.0, 2.34e-7, float("inf"))]
-        ['0.0679', '1.90', '12345', '0', '2.3e-07', 'diverged']
-    """
-    if not math.isfinite(value):
-        return "diverged"
-    size = abs(value)
-    if size == 0:
-        return "0"
-    if size < 1e-4 or size >= 1e6:
-        return f"{value:.1e}"
-    return f"{value:.{_decimals(size, 3)}f}"
-
-
-def mean_and_error(mean: float, error: float | None) -> str:
-    """A mean to the second digit of its error.
-
-    Example:
-        >>> mean_and_error(3.78912, 0.0234), mean_and_error(1.9, 1.0), mean_and_error(0.538, None)
-        ('3.789 ± 0.023', '1.9 ± 1.0', '0.538')
-    """
-    if error is None or not math.isfinite(mean) or error == 0:
-        return number(mean)
-    if error < 1e-4 or error >= 1e6:
-        return f"{number(mean)} ± {number(error)}"
-    decimals = _decimals(error, 2)
-    return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
 
 
 def printed(paper: PaperNumber) -> str:
@@ -86,8 +54,3 @@ def protocols_in_words(within: Sequence[str], tried: Sequence[str]) -> str:
     if not within:
         return "no" if len(tried) == 1 else "no, in neither"
     return f"yes, {' and '.join(within)}"
-
-
-def _decimals(size: float, digits: int) -> int:
-    """Decimals that show `digits` significant digits, none where the number is large."""
-    return max(0, digits - 1 - math.floor(math.log10(size)))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from carom.digits import number
 from carom.errors import InputError
 from carom.experiments.comparison import Table
-from carom.experiments.formatting import MISSING, number, of_total
+from carom.experiments.formatting import MISSING, of_total
 from carom.experiments.grid import FORECAST_STEPS, LEARNERS, TRAINING_STEPS, Cell, scheme_error
 from carom.experiments.results import rounded, write_document
 from carom.experiments.statistics import Share, spread

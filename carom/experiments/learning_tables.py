@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from carom.digits import number
 from carom.errors import InputError
-from carom.experiments.formatting import MISSING, number, of_total, spread_mean, yes
+from carom.experiments.formatting import MISSING, of_total, spread_mean, yes
 from carom.experiments.learning import ROWS
 from carom.experiments.results import rounded, write_document
 from carom.experiments.statistics import Share, Spread, spread

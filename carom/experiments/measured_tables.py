@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from carom.experiments.formatting import MISSING, mean_and_error, number, spread_mean, yes
+from carom.digits import mean_and_error, number
+from carom.experiments.formatting import MISSING, spread_mean, yes
 from carom.experiments.statistics import spread
 from carom.experiments.tables import markdown_of
 

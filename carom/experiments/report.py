@@ -5,9 +5,9 @@ from html import escape
 from pathlib import Path
 
 from carom.atomic import atomic_write
+from carom.digits import number
 from carom.experiments.comparison import experiment_names, experiment_table, summary_tables
 from carom.experiments.figures import ABLATIONS_NAME
-from carom.experiments.formatting import number
 from carom.experiments.page import figure_html, page, table_html
 from carom.experiments.paper import Protocol
 from carom.experiments.remarks import REMARKS

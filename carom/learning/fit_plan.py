@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from carom.data import Recording, SystemFile, hold_out
+from carom.data import Learn, Recording, Split, SystemFile, hold_out
 from carom.errors import InputError, require_range
 from carom.learning.fit_options import FitOptions, learned_from
 from carom.learning.latent import fit_latent, require_fittable
@@ -16,7 +16,7 @@ from carom.learning.latent_settings import LatentSettings
 from carom.learning.new_run import NewRun, new_run_folder
 from carom.learning.recorded_windows import recorded_windows
 from carom.learning.run_folder import save_run
-from carom.learning.trimming import around_impact
+from carom.learning.trimming import trim
 from carom.learning.window_loss import WindowedSettings
 from carom.learning.windowed import Fit, fit_many, together
 from carom.models import MODELS, AbstractModel
@@ -29,20 +29,27 @@ class FitPlan:
     Arguments:
         path: the file of the recording.
         recording: all that was measured; around its impacts alone, where that was asked for.
-        training: the part that the fit sees.
+        split: the same in what the fit sees and what was held out.
         names: what the position columns were called, for figures.
         options: what was asked for.
         settings: of the recipe.
         model_options: of the model that the paper's recipe trains.
+        notes: sentences about what the fit will not see.
     """
 
     path: Path
     recording: Recording
-    training: Recording
+    split: Split
     names: tuple[str, ...]
     options: FitOptions
     settings: LatentSettings | WindowedSettings
     model_options: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def training(self) -> Recording:
+        """The part that the fit sees."""
+        return self.split.training
 
     def require_possible(self) -> None:
         """Refuse what the recipe would refuse of this recording when it begins."""
@@ -136,6 +143,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
         description: what its system file says.
     """
     model_options: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
     if options.recipe == "carom":
         longest = max(len(run) for run in recording.runs)
         require_range("--blind", options.blind, 0, (longest - 1) // 4)
@@ -147,20 +155,30 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
             hidden=options.units,
             blind=options.blind,
         )
-        _require_learnable(options, recording)
+        _require_learnable(options, path, recording, description.learn)
         if options.around is not None:
-            recording = around_impact(recording, options.around, blind=options.blind)
+            recording, impacts = trim(recording, options.around, blind=options.blind)
+            if several := sum(count > 1 for count in impacts):
+                notes = (
+                    f"{several} of {len(impacts)} runs have more than one impact; --around keeps what is "
+                    "around the clearest of each.",
+                )
     else:
         settings = replace(options.settings, touch=_windowed_touch(options))
         model_options = _model_options(options, path, description)
-    training = hold_out(recording, options.hold_out).training
+    split = hold_out(recording, options.hold_out)
     names = description.columns.position if description.columns else ()
-    return FitPlan(path, recording, training, names, options, settings, model_options)
+    return FitPlan(path, recording, split, names, options, settings, model_options, notes)
 
 
-def _require_learnable(options: FitOptions, recording: Recording) -> None:
+def _require_learnable(options: FitOptions, path: Path, recording: Recording, learn: Learn) -> None:
     """Refuse to learn what this recording has none of, or has nothing to tell from."""
     chosen, scene = options.learn or (), recording.scene
+    if options.learn is None and learn.masses and recording.bodies == 1:
+        raise InputError(
+            f"{path}: its system file has masses under [learn], but a single body has no ratio of masses; "
+            "set that to false."
+        )
     for name in chosen:
         plain = name.removesuffix("-per-run")
         if name != plain and len(recording.runs) == 1:

@@ -134,7 +134,8 @@ def require_fittable(recordings: Sequence[Recording], settings: LatentSettings) 
         raise InputError("This recording has no scene: read it with a system file, or use `with_scene`.")
     if settings.touch != "inferred" and not recordings[0].has_touch:
         raise InputError(
-            f'The recording has no touch readings; use touch="inferred", not "{settings.touch}".'
+            f"Touch is to be {settings.touch}, but the recording has no touch readings; leave that out: "
+            "contacts are then inferred from the motion."
         )
     for recording in recordings:
         require_moderate(recording)

@@ -6,12 +6,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from carom.atomic import make_folder
+from carom.atomic import folder_made, make_folder
 from carom.errors import InputError
-from carom.learning.run_folder import MODEL, OTHERS
+from carom.learning.run_folder import MODEL, OTHERS, UNFINISHED
 from carom.lock import locked
 
-UNFINISHED, CHECKPOINTS, FILES, WHOLE = ".carom-unfinished", "checkpoints", "files", "whole"
+CHECKPOINTS, FILES, WHOLE = "checkpoints", "files", "whole"
 FINISHED = ".carom-finished"
 """What the folder of unfinished work is called while it is being removed."""
 
@@ -43,31 +43,21 @@ def new_run_folder(folder: Path, *, overwrite: bool) -> Iterator[NewRun]:
     target = folder.resolve()
     unfinished = target / UNFINISHED
     files, whole = unfinished / FILES, unfinished / WHOLE
-    made = [place for place in (target, *target.parents) if not place.exists()]
-    try:
-        make_folder(target)
-        with locked(target):
-            shutil.rmtree(target / FINISHED, ignore_errors=True)
-            if is_finished(target) and not overwrite:
-                raise InputError(
-                    f"{folder}: there is a run in this folder; choose another or pass --overwrite."
-                )
-            shutil.rmtree(files, ignore_errors=True)  # half-saved by a killed command
-            try:
-                make_folder(files)
-                yield NewRun(files, unfinished / CHECKPOINTS)
-                _put_in_place(folder, target, files, whole)
-            except BaseException:
-                shutil.rmtree(files, ignore_errors=True)
-                for place in (unfinished / CHECKPOINTS, unfinished):
-                    with suppress(OSError):  # what is done stays
-                        place.rmdir()
-                raise
-    except BaseException:
-        for place in made:
-            with suppress(OSError):  # not made yet, or there is something in it
-                place.rmdir()
-        raise
+    with folder_made(target), locked(target):
+        shutil.rmtree(target / FINISHED, ignore_errors=True)
+        if is_finished(target) and not overwrite:
+            raise InputError(f"{folder}: there is a run in this folder; choose another or pass --overwrite.")
+        shutil.rmtree(files, ignore_errors=True)  # half-saved by a killed command
+        try:
+            make_folder(files)
+            yield NewRun(files, unfinished / CHECKPOINTS)
+            _put_in_place(folder, target, files, whole)
+        except BaseException:
+            shutil.rmtree(files, ignore_errors=True)
+            for place in (unfinished / CHECKPOINTS, unfinished):
+                with suppress(OSError):  # what is done stays
+                    place.rmdir()
+            raise
 
 
 def is_finished(folder: Path) -> bool:

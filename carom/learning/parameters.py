@@ -5,6 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from carom.digits import mean_and_error, to_error
 from carom.learning.ties import (
     contact_name,
     direction_name,
@@ -166,7 +167,7 @@ def _free(
         return undetermined(name, "its error is as large as what was known before")
     value = value + offset
     low, high = value - 1.96 * error, value + 1.96 * error
-    return Parameter(name, value, error, low, high, f"{name}: {value:.4g} ± {error:.2g}.")
+    return Parameter(name, value, error, low, high, f"{name}: {mean_and_error(value, error)}.")
 
 
 def _at_least_zero(name: str, value: float, error: float, prior: float, *, seen: bool) -> Parameter:
@@ -175,7 +176,8 @@ def _at_least_zero(name: str, value: float, error: float, prior: float, *, seen:
     if found.low is None or found.low > 0:
         return found
     high = value + 1.645 * error
-    return Parameter(name, value, error, 0.0, high, f"{name}: {value:.4g}, at most {high:.4g} (95 %).")
+    most = f"{to_error(value, error)}, at most {to_error(high, error)} (95 %)"
+    return Parameter(name, value, error, 0.0, high, f"{name}: {most}.")
 
 
 def _scatter(name: str, value: float, count: int) -> Parameter:
@@ -184,7 +186,7 @@ def _scatter(name: str, value: float, count: int) -> Parameter:
         return undetermined(name, "it takes three impacts")
     error = float(value / np.sqrt(2 * (count - 1)))
     low, high = max(0.0, value - 1.96 * error), value + 1.96 * error
-    return Parameter(name, float(value), error, low, high, f"{name}: {value:.2g} ± {error:.2g}.")
+    return Parameter(name, float(value), error, low, high, f"{name}: {mean_and_error(value, error)}.")
 
 
 def _bounded(name: str, value: float, error: float, pull: float, *, seen: bool) -> Parameter:
@@ -203,11 +205,11 @@ def _bounded(name: str, value: float, error: float, pull: float, *, seen: bool) 
 
     if centre + 1.96 * error > 1:
         low, high = quantile(0.05), 1.0
-        words = f"{name}: {value:.4g}, at least {low:.4g} (95 %)."
+        words = f"{name}: {to_error(value, error)}, at least {to_error(low, error)} (95 %)."
     elif centre - 1.96 * error < 0:
         low, high = 0.0, quantile(0.95)
-        words = f"{name}: {value:.4g}, at most {high:.4g} (95 %)."
+        words = f"{name}: {to_error(value, error)}, at most {to_error(high, error)} (95 %)."
     else:
         low, high = quantile(0.025), quantile(0.975)
-        words = f"{name}: {value:.4g} ± {error:.2g}."
+        words = f"{name}: {mean_and_error(value, error)}."
     return Parameter(name, value, error, low, high, words)

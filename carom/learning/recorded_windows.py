@@ -47,7 +47,7 @@ def recorded_windows(
     if not recording.has_velocity and model.predicts_velocity:
         raise InputError(
             "The paper's recipe starts every window at a measured velocity, and this recording has none: add "
-            "velocity columns, or use the Störmer–Verlet network, which needs positions alone."
+            "velocity columns, or choose --model vin --scheme stormer_verlet, which needs positions alone."
         )
     if not recording.has_touch and settings.touch == "observed" and model.contact.size:
         raise InputError('This recording has no touch channel: add one, or choose touch "none".')

@@ -26,6 +26,8 @@ from carom.models import AbstractModel
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "run.json"
 ALTERNATIVES, MOTIONS, RECORDING = "alternatives.safetensors", "motions.safetensors", "recording.parquet"
 TIMING = "timing.json"
+UNFINISHED = ".carom-unfinished"
+"""Where a fit works until its run is whole."""
 MAXIMUM_HISTORY_BYTES = 2**25
 OTHERS = (HISTORY, SUMMARY, TIMING, ALTERNATIVES, MOTIONS, RECORDING)
 """What a run folder holds besides the model; a fit by the paper's recipe has no motions, one alone no
@@ -121,6 +123,10 @@ def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any
     path = Path(path)
     model_path = path / MODEL if path.is_dir() else path
     if path.is_dir() and not model_path.exists():
+        if (path / UNFINISHED).exists():
+            raise InputError(
+                f"{path}: the fit in this folder is not finished; its command continues it."
+            )
         raise InputError(f"{path}: this folder has no {MODEL}; name one that `carom fit` wrote.")
     return load_model(model_path), read_notes(model_path)
 

@@ -1,12 +1,20 @@
 """Runs cut down to what surrounds their collision."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from carom.data import Recording, Run
 from carom.errors import InputError
 from carom.learning.contacts import find_impacts
+
+
+class Trimmed(NamedTuple):
+    """What is left of a recording, and how many impacts each of its runs had."""
+
+    recording: Recording
+    impacts: tuple[int, ...]
 
 
 def around_impact(recording: Recording, seconds: float, *, blind: int = 0) -> Recording:
@@ -33,18 +41,25 @@ def around_impact(recording: Recording, seconds: float, *, blind: int = 0) -> Re
         >>> bool(abs(times[0] - 0.9) < 0.02), bool(abs(times[-1] - 1.5) < 0.02)
         (True, True)
     """
+    return trim(recording, seconds, blind=blind).recording
+
+
+def trim(recording: Recording, seconds: float, *, blind: int = 0) -> Trimmed:
+    """As `around_impact`, with how many impacts there were to choose from."""
     scene = recording.scene
     if scene is None or not scene.contacts:
         raise InputError("This recording's scene has no candidate contacts to look for.")
     if not (np.isfinite(seconds) and seconds > 0):
         raise InputError(f"The time kept around an impact must be positive, but it is {seconds}.")
 
-    def trimmed(run: Run) -> Run:
+    def trimmed(run: Run) -> tuple[Run, int]:
         found = find_impacts(run, scene, sensor=None, masses_known=False, blind=blind)
         if not found.chosen.any():
-            return run
+            return run, 0
         step = int(np.argmax(np.where(found.chosen, found.log_odds, -np.inf).max(axis=1)))
         instant = 0.5 * (run.time[step] + run.time[step + 1])
-        return run.part(np.abs(run.time - instant) <= seconds)
+        instants = int(found.chosen.any(axis=1).sum())
+        return run.part(np.abs(run.time - instant) <= seconds), instants
 
-    return replace(recording, runs=tuple(trimmed(run) for run in recording.runs))
+    runs, impacts = zip(*(trimmed(run) for run in recording.runs), strict=True)
+    return Trimmed(replace(recording, runs=runs), impacts)

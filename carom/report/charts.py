@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from carom.experiments.formatting import number
+from carom.digits import number
 from carom.experiments.style import DATA, figure_style
 from carom.models import ImpactNetwork
 from carom.report.findings import DRAWN_RUNS, Findings
@@ -76,7 +76,7 @@ def data_charts(findings: Findings) -> list[Chart]:
         own = _own_contacts(findings, body)
         times = data.time[hits[:, own].any(axis=1)] if own else np.zeros(0)
         seen = _times(times)
-        title = f"{name} in run {run + 1}"
+        title = f"{name} in {findings.fitted_title(run)}"
         caption = f"{len(times)} contact{'s' * (len(times) != 1)} found{seen}."
         if findings.notes.get("impacts") is None:
             caption = f"{len(times)} touches were recorded{seen}." if len(times) else "No touch was recorded."
@@ -100,7 +100,7 @@ def phase_charts(findings: Findings) -> list[Chart]:
         motion = findings.motions[run]
         position, velocity = (np.asarray(part)[:, body, axis] for part in (motion.position, motion.velocity))
         slowest, fastest = float(velocity.min()), float(velocity.max())
-        caption = f"Rates from {number(slowest)} to {number(fastest)}, run {run + 1}."
+        caption = f"Rates from {number(slowest)} to {number(fastest)}, {findings.fitted_title(run)}."
         if data.velocity is None:
             caption += " Velocities were not recorded; the model's are shown."
         title = f"Phase portrait of {name}"
@@ -129,7 +129,7 @@ def forecast_charts(findings: Findings) -> list[Chart]:
             )
         if ahead.low is None:
             caption += " No band: the run has one model alone."
-        title = f"Forecast of {name} in run {part.number + 1}"
+        title = f"Forecast of {name} in {findings.title(part.number)}"
         with _panel(
             charts, f"forecast-{place}-{body}-{axis}", title, caption, f"{title}, held out. {caption}"
         ) as axes:
@@ -155,8 +155,8 @@ def energy_charts(findings: Findings) -> list[Chart]:
     for run, (kinetic, potential) in enumerate(findings.energies[:1]):
         time, total = findings.runs[run].time, kinetic + potential
         caption = (
-            f"In all {number(float(total[0]))} at the start and {number(float(total[-1]))} at the end of run "
-            f"{run + 1}, by the model; the potential counts from its lowest value."
+            f"In all {number(float(total[0]))} at the start and {number(float(total[-1]))} at the end of "
+            f"{findings.fitted_title(run)}, by the model; the potential counts from its lowest value."
         )
         with _panel(charts, f"energy-{run}", "Energy", caption, f"Energy over time. {caption}") as axes:
             _curve(axes, time, total, "in all")

@@ -88,6 +88,18 @@ class Findings:
         """The name of a coordinate."""
         return self.names[body * self.model.scene.dimension + axis]
 
+    def fitted_title(self, run: int) -> str:
+        """One of the `runs` in a heading."""
+        away = {part.number for part in self.finished.split.held_out}
+        everything = range(len(self.finished.recording.runs))
+        whole = len(self.runs) == len(everything)  # ends were held out, or nothing was
+        return self.title([number for number in everything if whole or number not in away][run])
+
+    def title(self, number: int) -> str:
+        """A run of the recording in a heading: counted from 1, with the name that its file gives it."""
+        label = self.finished.recording.labels[number]
+        return f"run {number + 1}" + ("" if label.isdecimal() else f" ({shown(label, length=30)})")
+
     def contact(self, index: int) -> str:
         """A contact in words."""
         return contact_name(self.model.scene, index)

@@ -96,7 +96,9 @@ def scene_html(findings: Findings) -> str:
     # A page ends a script at "</", whatever stands around it.
     text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     program = files("carom.report").joinpath("player.js").read_text(encoding="utf-8")
-    label = f"Scene of run {film.run + 1}: {findings.model.scene.bodies} moving bodies"
+    title = findings.title(film.run)
+    caption = f"{title.capitalize()}: filled, what the model says; rings, what was recorded."
+    label = f"Scene of {title}: {findings.model.scene.bodies} moving bodies"
     return f"""<figure class="scene" id="scene">
 <svg viewBox="0 0 {view.width:.0f} {view.height:.0f}" role="img" aria-label="{escape(label)}">
 {view.walls()}
@@ -111,7 +113,7 @@ def scene_html(findings: Findings) -> str:
 <label>speed <select id="speed"><option value="0.25">¼</option><option value="1" selected>1</option>
 <option value="4">4</option></select></label>
 </div>
-<figcaption>Run {film.run + 1}: filled, what the model says; rings, what was recorded.{view.note}</figcaption>
+<figcaption>{escape(caption)}{view.note}</figcaption>
 </figure>
 <script type="application/json" id="scene-data">{text}</script>
 <script>{program}</script>"""

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from carom.digits import mean_and_error, number, to_error
 from carom.experiments.comparison import Table
-from carom.experiments.formatting import MISSING, mean_and_error, number
+from carom.experiments.formatting import MISSING
 from carom.models import MODELS
 from carom.report.findings import Findings
 
@@ -75,7 +76,7 @@ def parameters(findings: Findings) -> tuple[list[str], Table | None]:
         if value is None or error is None:
             rows.append((parameter["name"], "not determined", MISSING, MISSING))
             continue
-        interval = f"{parameter['low']:.4g} to {parameter['high']:.4g}"
+        interval = f"{to_error(parameter['low'], error)} to {to_error(parameter['high'], error)}"
         rows.append((parameter["name"], mean_and_error(value, error), interval, number(error)))
     header = ("parameter", "value ± error", "95 % interval", "error")
     caption = "Physical parameters, with the standard errors that noise and everything unknown leave them."

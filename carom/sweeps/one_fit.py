@@ -12,7 +12,7 @@ import carom
 from carom.data.files.described import read_described
 from carom.data.files.input_file import complaint
 from carom.errors import InputError
-from carom.evaluation import forecast_held_out, held_out_error
+from carom.evaluation import score_held_out
 from carom.experiments.result_file import read_result, write_result
 from carom.fingerprint import source_hash
 from carom.learning import load_finished_run, noise_in
@@ -106,7 +106,9 @@ def _row(cell: Cell, folder: Path, reason: str) -> Row:
         run = load_finished_run(folder)
         numbers = _numbers(run)
         if run.split.held_out:
-            error = _held_out_error(run, cell.options.seed)
+            error = score_held_out(
+                run.model, run.split.held_out, noise=noise_in(run.notes), seed=cell.options.seed
+            )
             if not math.isfinite(error):
                 error, reason = None, DIVERGED
     return {
@@ -120,12 +122,6 @@ def _row(cell: Cell, folder: Path, reason: str) -> Row:
         "versions": {"carom": carom.__version__, "jax": jax.__version__},
         "device": jax.devices()[0].device_kind,
     }
-
-
-def _held_out_error(run: FinishedRun, seed: int) -> float:
-    noise = noise_in(run.notes)
-    parts = tuple(forecast_held_out(run.model, part, noise=noise, seed=seed) for part in run.split.held_out)
-    return held_out_error(parts)
 
 
 def _numbers(run: FinishedRun) -> dict[str, float | None]:

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from carom.atomic import make_folder, remove_leftovers
+from carom.atomic import folder_made, remove_leftovers
 from carom.lock import locked
 from carom.sweeps.cells import Cell, Cells
 from carom.sweeps.crew import AbstractCrew
@@ -80,15 +80,14 @@ def swept(
         cells.require_ranges()
         grid, study = [], RunningStudy(sweep.study)
         total = sweep.study.trials * len(sweep.recordings) * len(sweep.seeds)
-    make_folder(out / ROWS)
-    with locked(out):
+    with folder_made(out / ROWS), locked(out):
         with ExitStack() as hired:
-            work = _Work(out, _rows(out, again=again), total, tell, lambda: hired.enter_context(hire()))
+            rows = {row["fingerprint"]: row for row in map(read_row, sorted((out / ROWS).glob("*.json")))}
+            work = _Work(out, rows, again, total, tell, lambda: hired.enter_context(hire()))
             if study is not None:
                 outcome = _study(study, cells, work)
             else:
-                rows = work.rows_of(grid)
-                outcome = Outcome(tuple(map(Line, grid, rows)), (), work.made)
+                outcome = Outcome(tuple(map(Line, grid, work.rows_of(grid))), (), work.made)
         remove_leftovers(out / ROWS)
         yield outcome
 
@@ -99,25 +98,36 @@ class _Work:
 
     out: Path
     rows: dict[str, Row]
+    again: bool
     total: int
     tell: Callable[[int, int], None]
     hire: Callable[[], AbstractCrew]
     made: int = 0
     done: int = 0
-    crew: AbstractCrew | None = field(default=None)
+    crew: AbstractCrew | None = None
+    renewed: set[str] = field(default_factory=set)
+    """Fingerprints of what was made now: a fit that fails again is not made a third time."""
 
     def rows_of(self, cells: Sequence[Cell]) -> list[Row]:
         """The rows of some cells in their order; those that are missing are made."""
-        missing = {cell.fingerprint: cell for cell in cells if cell.fingerprint not in self.rows}
+        missing = {cell.fingerprint: cell for cell in cells if not self._is_there(cell)}
         self._tell(len(cells) - len(missing))
         if missing:
             self.crew = self.crew or self.hire()
+            for cell in missing.values():
+                row_path(self.out, cell.name).unlink(missing_ok=True)
             for _ in self.crew.make(list(missing.values()), self.out):
                 self.made += 1
                 self._tell(1)
         for cell in missing.values():
             self.rows[cell.fingerprint] = read_row(row_path(self.out, cell.name))
+        self.renewed |= missing.keys()
         return [self.rows[cell.fingerprint] for cell in cells]
+
+    def _is_there(self, cell: Cell) -> bool:
+        """With a score, or without one where that was known and nothing is made again."""
+        row = self.rows.get(cell.fingerprint)
+        return row is not None and not (self.again and row["reason"] and cell.fingerprint not in self.renewed)
 
     def _tell(self, more: int) -> None:
         self.done += more
@@ -136,15 +146,3 @@ def _study(study: RunningStudy, cells: Cells, work: _Work) -> Outcome:
             trials.append(study.tell(trial, errors))
         lines += new
     return Outcome(tuple(lines), tuple(trials), work.made)
-
-
-def _rows(out: Path, *, again: bool) -> dict[str, Row]:
-    """Rows on disk by fingerprint; those to make again are removed."""
-    found = {}
-    for path in sorted((out / ROWS).glob("*.json")):
-        row = read_row(path)
-        if again and row["reason"]:
-            path.unlink()
-        else:
-            found[row["fingerprint"]] = row
-    return found

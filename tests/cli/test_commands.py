@@ -12,6 +12,7 @@ import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
 from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
+from carom.learning.run_folder import UNFINISHED
 from carom.systems import BouncingBall
 from tests.riders import encounters
 
@@ -170,6 +171,36 @@ def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     assert forecast.step_size == pytest.approx(np.median(np.diff(times)), rel=0.01)
     exact = ball.exact(ball.start, forecast.runs[0].time)
     np.testing.assert_allclose(forecast.runs[0].position, exact.position, atol=0.2)
+
+
+def test_what_is_left_out_and_held_out_is_said(tmp_path, capsys):
+    """Two runs of two impacts each, with names that come back in the forecast and on the page."""
+    recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
+    starts = ["--start", "3,0", "--start", "3.5,0"]
+    main(["simulate", "ball", *starts, "--steps", "130", "--noise", "0.01", "--out", str(recording)])
+    names = {"0": "low drop", "1": "high drop"}
+    header, *lines = recording.read_text().splitlines()
+    named = [f"{names[line.partition(',')[0]]},{line.partition(',')[2]}" for line in lines]
+    recording.write_text("\n".join([header, *named]) + "\n")
+    capsys.readouterr()
+    main(["fit", str(recording), "--around", "0.5", "--hold-out", "0.2", "--out", str(run)])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "2 of 2 runs have more than one impact; --around keeps" in printed
+    assert "error of forecasts of what was held out" in printed
+    main(["forecast", str(run), "--end", "--steps", "5", "--out", str(out)])
+    assert read_recording(out).labels == tuple(names.values())
+    main(["report", str(run)])
+    assert "in run 2 (high drop)" in (run / "report.html").read_text(encoding="utf-8")
+    main(["show", str(recording), "--run", "2", "--out", str(tmp_path / "run.png")])
+    assert "run 2 (high drop) of 2" in capsys.readouterr().out
+
+
+def test_a_run_that_is_not_finished_is_said_to_be(tmp_path, capsys):
+    (tmp_path / "run" / UNFINISHED).mkdir(parents=True)
+    with pytest.raises(SystemExit) as caught:
+        main(["report", str(tmp_path / "run")])
+    assert caught.value.code == 2
+    assert "is not finished; its command continues it" in capsys.readouterr().err
 
 
 @pytest.mark.campaign

@@ -135,5 +135,5 @@ def test_an_interruption_does_not_wait_for_what_is_compiled(ball):
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     _, error = process.communicate()
-    assert (process.returncode, error) == (130, "carom: stopped.\n")
+    assert (process.returncode, error) == (130, "carom: stopped. The same command continues.\n")
     assert time.monotonic() - began < 5

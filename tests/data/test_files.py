@@ -114,6 +114,30 @@ def test_reading_gives_what_was_written(
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize(
+    ("labels", "kept"),
+    [
+        (("hard bumper", "weich, 2"), ("hard bumper", "weich, 2")),
+        (("7", "3"), ("7", "3")),
+        (("007", "3"), ("007", "3")),
+        (("9" * 30, "3"), ("9" * 30, "3")),
+        (("one", "one"), ("0", "1")),  # would be one run
+        (("one", None), ("0", "1")),
+    ],
+)
+def test_runs_keep_their_names(labels, kept, suffix: str, tmp_path: Path):
+    time, position = np.arange(4.0), np.array([0.0, 1.0, 3.0, 2.0])[:, None, None]
+    recording = Recording(tuple(Run(time, position, label=label) for label in labels), 1.0)
+    path = tmp_path / f"runs.{suffix}"
+    write_recording(recording, path)
+    again = read_recording(path)
+    assert again.labels == recording.labels == kept
+    assert_identical(again, recording)
+    part = Recording((again.runs[1].part(slice(0, 3)),), 1.0)
+    assert part.labels == (kept[1],)
+
+
 @pytest.mark.parametrize("step_size", [0.02, 0.002, 0.1, 0.0125, 1.0, 0.016667])
 @pytest.mark.parametrize("start", [0.0, 0.6, 1234.5])
 def test_a_short_step_size_is_found_exactly(step_size: float, start: float, tmp_path: Path):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from carom.digits import number
 from carom.errors import InputError
-from carom.experiments.formatting import number, spread_mean
+from carom.experiments.formatting import spread_mean
 from carom.experiments.statistics import spread
 from carom.experiments.tables import experiment_markdown, replace_between, summary_markdown
 from carom.experiments.units import load_oracle, load_units

@@ -13,6 +13,7 @@ from carom.learning.fit_plan import FitPlan
 from carom.lock import locked
 from carom.sweeps.cells import Cells
 from carom.sweeps.one_fit import ChangedError, make_row, row_path
+from carom.sweeps.run import swept
 from carom.sweeps.sweep_file import read_sweep_file
 from carom.sweeps.table import RESULTS, TABLE
 from tests.sweeps.conftest import SWEEP, Here, run
@@ -79,6 +80,29 @@ def test_a_fit_that_fails_lands_with_its_reason(file, tmp_path):
     assert outcome.failed == 4
     assert run(file, tmp_path / "out", Here(stop_after=0)).made == 0
     assert run(file, tmp_path / "out", Here(), again=True).made == 4
+
+
+def test_only_what_the_file_names_is_made_again(file, tmp_path):
+    good = file.read_text()
+    file.write_text(SWEEP + "learning_rate = 1e30\n")
+    run(file, tmp_path / "out", Here())
+    file.write_text(good)
+    assert run(file, tmp_path / "out", Here(), again=True).made == 4
+    file.write_text(SWEEP + "learning_rate = 1e30\n")
+    assert run(file, tmp_path / "out", Here(stop_after=0)).failed == 4
+
+
+def test_a_cluster_that_cannot_be_had_leaves_nothing(file, tmp_path):
+    def refuse():
+        raise InputError("tcp://nowhere: there is no scheduler.")
+
+    out = tmp_path / "new" / "out"
+    with (
+        pytest.raises(InputError, match="no scheduler"),
+        swept(read_sweep_file(file), out, refuse, again=False, tell=lambda done, total: None),
+    ):
+        pass
+    assert not out.parent.exists()
 
 
 def test_an_error_of_the_program_lands_too(file, tmp_path, monkeypatch):

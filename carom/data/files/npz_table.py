@@ -48,7 +48,10 @@ def _save(frame: pl.DataFrame, file: BinaryIO) -> None:
         for name in frame.columns:
             # np.savez would store the time of day: the same recording should give the same bytes.
             with archive.open(zipfile.ZipInfo(name + _SUFFIX), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, frame[name].to_numpy(), allow_pickle=False)
+                values = frame[name].to_numpy()
+                # Polars has text as objects, which NumPy would pickle.
+                values = values.astype(np.str_) if values.dtype == object else values
+                np.lib.format.write_array(member, values, allow_pickle=False)
 
 
 NPZ = Table(_names, _load, _save)

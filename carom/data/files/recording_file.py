@@ -90,7 +90,7 @@ def write_recording(
     The file is written whole or not at all.
 
     Arguments:
-        recording: the recording; runs are numbered from 0.
+        recording: the recording; runs without labels are numbered from 0.
         path: a `.csv`, `.parquet` or `.npz` file, replaced if it exists.
         further: columns after the others by name, a value per sample; no recording reads them.
     """
@@ -131,6 +131,7 @@ def _runs(
             position=position[start:end],
             velocity=None if velocity is None else velocity[start:end],
             touch=None if touch is None else touch[start:end],
+            label=None if layout.run is None else frame[layout.run][start],
         )
         for start, end in pairwise([*starts.tolist(), len(frame)])
     )
@@ -148,7 +149,7 @@ def _frame(recording: Recording) -> pl.DataFrame:
         return np.concatenate([getattr(run, channel).reshape(len(run), -1) for run in recording.runs])
 
     data: dict[str, np.ndarray] = {
-        "run": np.repeat(np.arange(len(recording.runs)), [len(run) for run in recording.runs]),
+        "run": np.repeat(_labels(recording), [len(run) for run in recording.runs]),
         "t": np.concatenate([run.time for run in recording.runs]),
     }
     for channel, columns in (("position", names.position), ("velocity", names.velocity)):
@@ -157,3 +158,10 @@ def _frame(recording: Recording) -> pl.DataFrame:
     if names.touch:
         data |= dict(zip(names.touch, flat("touch").astype(np.uint8).T, strict=True))
     return pl.DataFrame(data)
+
+
+def _labels(recording: Recording) -> np.ndarray:
+    """What the runs are called, as numbers where these say the same."""
+    labels = recording.labels
+    numbers = all(label.isdecimal() and len(label) < 19 and label == str(int(label)) for label in labels)
+    return np.array(labels).astype(np.int64 if numbers else np.str_)

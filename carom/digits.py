@@ -1,0 +1,56 @@
+"""Numbers with the digits that mean something."""
+
+import math
+
+
+def number(value: float) -> str:
+    """Three significant digits.
+
+    Example:
+        >>> [number(value) for value in (0.06789, 1.9, 12345.0, 0.0, 2.34e-7, float("inf"))]
+        ['0.0679', '1.90', '12345', '0', '2.3e-07', 'diverged']
+    """
+    if not math.isfinite(value):
+        return "diverged"
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if size < 1e-4 or size >= 1e6:
+        return f"{value:.1e}"
+    return f"{value:.{_decimals(size, 3)}f}"
+
+
+def to_error(value: float, error: float | None) -> str:
+    """A number to the second digit of its error.
+
+    Example:
+        >>> to_error(3.78912, 0.0234), to_error(-1370.4567, 0.05), to_error(0.9, 3.2e-7)
+        ('3.789', '-1370.457', '0.90000000')
+    """
+    if error is None or error == 0 or not (math.isfinite(value) and math.isfinite(error)):
+        return number(value)
+    decimals = _decimals(error, 2)
+    # Beyond that it is longer than anybody reads, and what double precision holds.
+    return f"{value:.{decimals}f}" if decimals <= 10 and abs(value) < 1e10 else f"{value:.10g}"
+
+
+def mean_and_error(mean: float, error: float | None) -> str:
+    """A mean to the second digit of its error, with that error.
+
+    Example:
+        >>> mean_and_error(3.78912, 0.0234), mean_and_error(1.9, 1.0), mean_and_error(0.538, None)
+        ('3.789 ± 0.023', '1.9 ± 1.0', '0.538')
+        >>> mean_and_error(0.9, 3.2e-7), mean_and_error(-1370.4567, 0.05)
+        ('0.90000000 ± 3.2e-07', '-1370.457 ± 0.050')
+    """
+    if error is None or not math.isfinite(mean) or error == 0:
+        return number(mean)
+    if error < 1e-4 or error >= 1e6:
+        return f"{to_error(mean, error)} ± {number(error)}"
+    decimals = _decimals(error, 2)
+    return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def _decimals(size: float, digits: int) -> int:
+    """Decimals that show `digits` significant digits, none where the number is large."""
+    return max(0, digits - 1 - math.floor(math.log10(size)))
