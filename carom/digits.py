@@ -26,9 +26,14 @@ def to_error(value: float, error: float | None) -> str:
     Example:
         >>> to_error(3.78912, 0.0234), to_error(-1370.4567, 0.05), to_error(0.9, 3.2e-7)
         ('3.789', '-1370.457', '0.90000000')
+        >>> to_error(6.123e-5, 4.2e-6), to_error(0.0, 4.2e-6)
+        ('6.12e-05', '0.0000000')
     """
     if error is None or error == 0 or not (math.isfinite(value) and math.isfinite(error)):
         return number(value)
+    if 0 < abs(value) < 1e-4:
+        digits = max(0, math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) + 1)
+        return f"{value:.{min(digits, 9)}e}"
     decimals = _decimals(error, 2)
     # Beyond that it is longer than anybody reads, and what double precision holds.
     return f"{value:.{decimals}f}" if decimals <= 10 and abs(value) < 1e10 else f"{value:.10g}"
