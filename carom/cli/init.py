@@ -125,6 +125,11 @@ def init(
         )
     if "time" in guess.remarks and "not seconds" in guess.remarks["time"]:
         print(f"The column {columns.time} seems not to be in seconds but is taken to be; convert it first.")
+    if guess.step_size is not None:
+        print(
+            f"The table has no times: {guess.step_size:g} s between samples is a guess; write what is true "
+            f"under [sampling] in {out}, or impacts and rates come out wrong."
+        )
     print(f"Go on with: {command}")
 
 

@@ -124,9 +124,7 @@ def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any
     model_path = path / MODEL if path.is_dir() else path
     if path.is_dir() and not model_path.exists():
         if (path / UNFINISHED).exists():
-            raise InputError(
-                f"{path}: the fit in this folder is not finished; its command continues it."
-            )
+            raise InputError(f"{path}: the fit in this folder is not finished; its command continues it.")
         raise InputError(f"{path}: this folder has no {MODEL}; name one that `carom fit` wrote.")
     return load_model(model_path), read_notes(model_path)
 

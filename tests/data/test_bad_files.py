@@ -108,6 +108,7 @@ TWO = Scene(bodies=2, dimension=1)
 FILES = [
     Case("missing", "ball.csv", lambda path: None, ("no such file",)),
     Case("folder", "ball.csv", Path.mkdir, ("folder",)),
+    Case("remarks above", "ball.csv", "# from the lab\n" + csv(), ("line 1", "remove what stands above")),
     Case("pipe", "ball.csv", os.mkfifo, ("not a regular file",)),
     Case("link to itself", "ball.csv", lambda path: path.symlink_to(path), ("cannot be read",)),
     Case("null character", "ball\0.csv", lambda path: None, ("cannot be read",)),

@@ -28,6 +28,9 @@ def _names(path: Path) -> Sequence[str]:
         raise complaint(
             path, "the names of the columns cannot be read; separate them by commas", "line 1"
         ) from error
+    if len(fields) == 1 and fields[0].startswith("#"):
+        problem = "this is a remark, not names of columns; remove what stands above those"
+        raise complaint(path, problem, "line 1")
     return [name.strip() for name in fields]
 
 
