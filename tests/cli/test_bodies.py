@@ -54,22 +54,23 @@ def test_stairs_keep_their_edges_in_the_system_file(tmp_path):
     assert gaps.min() > -1e-6  # single precision
 
 
-@pytest.mark.parametrize("suffix", ["png", "gif"])
 @pytest.mark.parametrize(
     "command",
     [["cradle", "--balls", "3"], ["billiards"], ["box", "--dimension", "3", "--balls", "2"], ["stairs"]],
     ids=lambda command: command[0],
 )
-def test_pictures_of_every_dimension(command, suffix, tmp_path, capsys):
-    recording, picture = tmp_path / "motion.csv", tmp_path / f"picture.{suffix}"
+def test_pictures_of_every_dimension(command, tmp_path, capsys):
+    recording = tmp_path / "motion.csv"
     main(["simulate", *command, "--steps", "8", "--out", str(recording)])
-    capsys.readouterr()
-    main(["show", str(recording), "--out", str(picture), "--json"])
-    assert json.loads(capsys.readouterr().out) == {"picture": str(picture), "run": 1, "samples": 9}
-    with Image.open(picture) as image:
-        assert getattr(image, "n_frames", 1) == (9 if suffix == "gif" else 1)
-        assert min(image.size) > 150
-        assert len(np.unique(np.asarray(image.convert("L")))) > 10
+    for suffix, frames in (("png", 1), ("gif", 9)):
+        picture = tmp_path / f"picture.{suffix}"
+        capsys.readouterr()
+        main(["show", str(recording), "--out", str(picture), "--json"])
+        assert json.loads(capsys.readouterr().out) == {"picture": str(picture), "run": 1, "samples": 9}
+        with Image.open(picture) as image:
+            assert getattr(image, "n_frames", 1) == frames
+            assert min(image.size) > 150
+            assert len(np.unique(np.asarray(image.convert("L")))) > 10
 
 
 def test_bodies_are_drawn_where_they_are(tmp_path):

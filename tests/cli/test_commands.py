@@ -12,6 +12,8 @@ import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
 from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
+from carom.learning.fit_options import FitOptions
+from carom.learning.fit_plan import plan_fit
 from carom.learning.run_folder import UNFINISHED
 from carom.systems import BouncingBall
 from tests.riders import encounters
@@ -132,6 +134,7 @@ def test_the_rates_of_a_touch_sensor(tmp_path, capsys):
     assert json.loads((run / "run.json").read_text())["settings"]["sensor"]["delay"] == 0
 
 
+@pytest.mark.campaign
 def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     """One cell in ten is empty and samples are up to 0.3 steps early or late: e lies in its interval."""
     recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
@@ -173,8 +176,7 @@ def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     np.testing.assert_allclose(forecast.runs[0].position, exact.position, atol=0.2)
 
 
-def test_what_is_left_out_and_held_out_is_said(tmp_path, capsys):
-    """Two runs of two impacts each, with names that come back in the forecast and on the page."""
+def test_names_of_runs_come_back_and_what_is_held_out_is_scored(tmp_path, capsys):
     recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
     starts = ["--start", "3,0", "--start", "3.5,0"]
     main(["simulate", "ball", *starts, "--steps", "130", "--noise", "0.01", "--out", str(recording)])
@@ -183,16 +185,18 @@ def test_what_is_left_out_and_held_out_is_said(tmp_path, capsys):
     named = [f"{names[line.partition(',')[0]]},{line.partition(',')[2]}" for line in lines]
     recording.write_text("\n".join([header, *named]) + "\n")
     capsys.readouterr()
-    main(["fit", str(recording), "--around", "0.5", "--hold-out", "0.2", "--out", str(run)])
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "2 of 2 runs have more than one impact; --around keeps" in printed
-    assert "error of forecasts of what was held out" in printed
+    main(["fit", str(recording), *QUICK, "--hold-out", "0.2", "--out", str(run)])
+    assert "error of forecasts of what was held out" in " ".join(capsys.readouterr().out.split())
     main(["forecast", str(run), "--end", "--steps", "5", "--out", str(out)])
     assert read_recording(out).labels == tuple(names.values())
     main(["report", str(run)])
     assert "in run 2 (high drop)" in (run / "report.html").read_text(encoding="utf-8")
     main(["show", str(recording), "--run", "2", "--out", str(tmp_path / "run.png")])
     assert "run 2 (high drop) of 2" in capsys.readouterr().out
+    description = read_system_file(recording.with_suffix(".toml"))
+    data = read_recording(recording, columns=description.columns, scene=description.scene)
+    (note,) = plan_fit(FitOptions(around=0.5), recording, data, description).notes
+    assert note.startswith("2 of 2 runs have more than one impact; --around keeps")
 
 
 def test_a_run_that_is_not_finished_is_said_to_be(tmp_path, capsys):

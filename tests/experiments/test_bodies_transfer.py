@@ -17,9 +17,8 @@ def true_model(setting: Setting) -> ImpactNetwork:
     return eqx.tree_at(lambda m: (m.potential.weight, m.potential.bias, m.potential.output), model, weights)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.campaign if k else ()) for k, name in enumerate(TRANSFERS)]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", TRANSFERS)
 def test_a_true_model_stays_true_elsewhere(name):
     """All impacts are found, several in one step too; what is left is single precision."""
     there, here = TRANSFERS[name]

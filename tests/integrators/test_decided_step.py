@@ -1,6 +1,6 @@
 """The step of decided contacts: the constraint-exact step, at the cost of the contacts that happen."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import jax
 import jax.numpy as jnp
@@ -54,22 +54,21 @@ def about_to_touch(contacts: ContactGeometry, number: int, random: np.random.Gen
 
 
 @pytest.mark.parametrize(
-    ("dimension", "friction"), [(1, None), (2, None), (2, 0.3), (3, None), (3, 0.05), (3, 2.0)]
+    ("dimension", "bodies", "frictions"),
+    [(1, 3, [None]), (2, 3, [None]), (2, 3, [0.3]), (3, 2, [None]), (3, 2, [0.05, 2.0])],
 )
-def test_it_is_the_constraint_exact_step(dimension, friction):
+def test_it_is_the_constraint_exact_step(dimension, bodies, frictions):
     """Same state, same instants and same derivatives, for walls and pairs, masses and fields."""
     random = np.random.default_rng(dimension)
     with jax.enable_x64(True):
-        contacts = geometry(dimension, 3)
+        contacts = geometry(dimension, bodies)
         rows = ContactRows.of(contacts)
         count = len(contacts.candidates)
 
         def force(position):
             return -jnp.sin(2 * position)
 
-        rough = None if friction is None else jnp.full(count, friction)
-
-        def exact(state, law, masses, number):
+        def exact(state, law, masses, number, rough):
             after, report = time_of_impact_step(
                 state,
                 H,
@@ -83,7 +82,7 @@ def test_it_is_the_constraint_exact_step(dimension, friction):
             )
             return after, report.instant
 
-        def listed(state, law, masses, number):
+        def listed(state, law, masses, number, rough):
             # The second of the two listed contacts does not happen.
             index = jnp.array([number, (number + 1) % count])
             after, instants = decided_step(
@@ -105,10 +104,11 @@ def test_it_is_the_constraint_exact_step(dimension, friction):
             return jax.jit(both)
 
         ours, theirs = with_derivatives(listed), with_derivatives(exact)
-        for number in random.permutation(count)[:6]:
+        for number, friction in product(random.permutation(count)[:6], frictions):
             state = about_to_touch(contacts, int(number), random)
-            masses, law = (jnp.asarray(random.uniform(0.3, 1, size)) for size in (3, count))
-            results = (step(state, law, masses, number) for step in (ours, theirs))
+            masses, law = (jnp.asarray(random.uniform(0.3, 1, size)) for size in (bodies, count))
+            rough = None if friction is None else jnp.full(count, friction)
+            results = (step(state, law, masses, number, rough) for step in (ours, theirs))
             for a, b in zip(*map(jax.tree.leaves, results), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from carom.integrators import event_driven_motion, time_of_impact_step
 from carom.mechanics import Balls, ContactGeometry, Masses, Pair, Wall
 from carom.types import State
+from tests.campaign import shortened
 from tests.integrators.ball_scenes import box_planes, examples
 
 seeds = st.integers(0, 2**32 - 1)
@@ -89,12 +90,7 @@ def random_parameters(random):
     return np.concatenate([laws, random.uniform(0.5, 2, BODIES), places.ravel(), speeds.ravel()])
 
 
-LONG = ("events under gravity",)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.campaign] * (name in LONG)) for name in MOTIONS]
-)
+@pytest.mark.parametrize("name", shortened(MOTIONS, ["events under gravity", "events on a free table"]))
 @examples(6)
 @given(seed=seeds)
 def test_derivatives_of_the_last_state(name, seed):
@@ -165,6 +161,7 @@ def dropped(parameters):
     return jnp.concatenate([states.position[-1].ravel(), states.velocity[-1].ravel()])
 
 
+@pytest.mark.campaign
 def test_derivative_is_zero_through_rest():
     """It rests on the floor: its height and velocities depend on nothing any more, its place still does."""
     parameters = jnp.array([0.8, 0.5, 0.2, 1.0])

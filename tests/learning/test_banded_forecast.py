@@ -79,6 +79,7 @@ def _spread_of_ends(models, run: Run, noise: float) -> float:
         return float(np.std(np.asarray(drawn.position)))
 
 
+@pytest.mark.campaign
 def test_draws_have_the_errors_that_are_reported(ball):
     _, _, fit = ball
     restitution, surface = fit.parameters

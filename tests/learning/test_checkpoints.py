@@ -108,6 +108,7 @@ def test_a_fit_together_continues_from_any_chunk(tmp_path, monkeypatch):
         assert all(np.array_equal(a, b) for a, b in zip(*leaves, strict=True))
 
 
+@pytest.mark.campaign
 def test_a_fit_of_states_and_contacts_reads_all_its_rounds(tmp_path, monkeypatch):
     ball = carom.systems.BouncingBall(restitution=0.8)
     recording = carom.simulate(ball, steps=60, step_size=0.02, noise=0.02, starts=[ball.start], seed=1)

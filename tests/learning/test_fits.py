@@ -12,6 +12,7 @@ from carom.learning import WindowedSettings, fit_windowed
 from carom.models import CDLagrangeNetwork, ResNet, VariationalIntegratorNetwork, forecast
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum
 from carom.types import State
+from tests.campaign import shortened
 
 SETTINGS = WindowedSettings(epochs=500, learning_rate=1e-2, schedule="cosine", l2=0.0)
 
@@ -87,7 +88,7 @@ def test_cd_lagrange_on_the_cradle():
     assert impacts.missed == impacts.spurious == impacts.mistimed == 0
 
 
-@pytest.mark.parametrize("learn_inertia", [False, True])
+@pytest.mark.parametrize("learn_inertia", shortened([False, True], [False]))
 def test_damped_pendulum(learn_inertia):
     """M⁻¹C within 5 % from noisy data, with the inertia fixed and with it learned beside."""
     recording = simulate(Pendulum(damping=0.8), steps=499, step_size=0.01, noise=0.035, seed=0)

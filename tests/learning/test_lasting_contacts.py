@@ -96,6 +96,7 @@ def fitted(riders):
     return fit_latent(riders[0], settings(LEARNED))
 
 
+@pytest.mark.campaign
 def test_a_law_of_restitution_about_which_runs_scatter(fitted, riders):
     *_, scatter, ratio = fitted.parameters
     assert "scatter" in scatter.name

@@ -5,6 +5,7 @@ import pytest
 
 from carom.errors import InputError
 from carom.systems import BallBox, Billiards, Stairs, engine_trajectory
+from tests.campaign import shortened
 
 STEPS, H = 40, 0.01
 
@@ -39,7 +40,7 @@ def test_chipmunk_approaches_the_exact_motion(name):
     assert fine < 2e-3
 
 
-@pytest.mark.parametrize("name", ["billiards", "box"])
+@pytest.mark.parametrize("name", shortened(["billiards", "box"], ["box"]))
 def test_mujoco_approaches_the_exact_motion(name):
     pytest.importorskip("mujoco")
     coarse, fine = errors(TABLES[name], "mujoco", 1), errors(TABLES[name], "mujoco", 32)
@@ -47,6 +48,7 @@ def test_mujoco_approaches_the_exact_motion(name):
     assert fine < 2e-3
 
 
+@pytest.mark.campaign
 def test_mujoco_in_space():
     pytest.importorskip("mujoco")
     box = BallBox(radii=(0.15, 0.2), size=(1.0, 1.0, 1.0), restitution=0.9)

@@ -84,6 +84,7 @@ def test_a_ball_hops_down_the_stairs():
     assert (np.diff(energies) < 1e-12).all()
 
 
+@pytest.mark.campaign
 def test_stairs_by_the_scheme_come_close():
     stairs = Stairs(restitution=0.6, friction=0.1)
     times = np.arange(401) * 0.005
