@@ -106,7 +106,7 @@ def ensemble(members: int) -> dict[str, float]:
 KINDS: dict[str, tuple[Callable[[int], dict[str, float]], tuple[int, ...]]] = {
     "paper_length": (paper_length, (1000, 10_000, 100_000, 1_000_000)),
     "paper_command": (paper_command, (1000, 100_000, 1_000_000)),
-    "carom_length": (carom_length, (500, 2000, 8000, 32_000, 100_000)),
+    "carom_length": (carom_length, (500, 2000, 8000, 32_000, 100_000, 1_000_000)),
     "bodies": (bodies, (2, 4, 8)),
     "batch": (batch, (1, 10, 100, 1000, 10_000)),
     "ensemble": (ensemble, (1, 4, 16, 64, 256)),

@@ -39,6 +39,7 @@ from carom.lock import locked
 
 CLASSIFIER, MEASURED, BODIES = "classifier", "measured", "bodies"
 """The experiments of the recipe carom that are not rows of its table."""
+FIGURES = "figures"
 
 
 def reproduce(
@@ -131,22 +132,21 @@ def reproduce(
         units += plan(ABLATIONS, ("published",), seeds)
     if quick:
         units = [unit.shortened(0.02) for unit in units]
+    options = [f"--runs {runs}", f"--protocol {protocol}"]
+    options += [f"--first-seed {seeds[0]}"] * (seeds[0] != REPORTED_SEED)
+    options += ["--ablations"] * ablations + ["--quick"] * quick
+    command = " ".join(["carom reproduce", *names, *options])
     started = time.monotonic()
     with _folder(out, "units") as folder:
         with progress("reproducing") as tell:
             summaries = run_units(units, folder, workers=workers, progress=tell)
         with progress("asking the oracle") as tell:
             oracle = add_oracle(units, folder, workers=workers, progress=tell)
-    options = [f"--runs {runs}", f"--protocol {protocol}"]
-    options += [f"--first-seed {seeds[0]}"] * (seeds[0] != REPORTED_SEED)
-    options += ["--ablations"] * ablations + ["--quick"] * quick
-    command = " ".join(["carom reproduce", *names, *options])
-    write_results(summaries, oracle, out / "paper.json", command=command)
-    figures = out / "figures"
-    make_folder(figures)
-    write_figures(folder, figures)
-    write_animations(folder, figures)
-    write_report(folder, figures, out / "paper.html", command=command)
+        write_results(summaries, oracle, out / "paper.json", command=command)
+        make_folder(figures := out / FIGURES)
+        write_figures(folder, figures)
+        write_animations(folder, figures)
+        write_report(folder, figures, out / "paper.html", command=command)
     if json:
         print_json({"out": str(out), "units": len(units), "seconds": time.monotonic() - started})
         return
@@ -160,10 +160,11 @@ def reproduce(
 
 def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    with _folder(out, "cases") as folder, progress("fitting") as tell:
-        results = run_cases(CASES, seeds, folder, workers=workers, progress=tell)
     command = f"carom reproduce {CLASSIFIER} --recipe carom {_seed_options(seeds)}"
-    write_classifier(results, out / "classifier.json", command=command)
+    with _folder(out, "cases") as folder:
+        with progress("fitting") as tell:
+            results = run_cases(CASES, seeds, folder, workers=workers, progress=tell)
+        write_classifier(results, out / "classifier.json", command=command)
     if json:
         print_json({"out": str(out), "cases": len(results), "seconds": time.monotonic() - started})
         return
@@ -178,10 +179,11 @@ def _reproduce_classifier(seeds: range, out: Path, *, workers: int, json: bool) 
 def _reproduce_learning(names: tuple[str, ...], seeds: range, out: Path, *, workers: int, json: bool) -> None:
     rows = find_rows(names)
     started = time.monotonic()
-    with _folder(out, "rows") as folder, progress("fitting") as tell:
-        results = run_rows(rows, seeds, folder, workers=workers, progress=tell)
     command = " ".join(["carom reproduce", *names, "--recipe carom", _seed_options(seeds)])
-    write_learning(results, out / "learning.json", command=command)
+    with _folder(out, "rows") as folder:
+        with progress("fitting") as tell:
+            results = run_rows(rows, seeds, folder, workers=workers, progress=tell)
+        write_learning(results, out / "learning.json", command=command)
     if json:
         print_json({"out": str(out), "rows": len(rows), "seconds": time.monotonic() - started})
         return
@@ -206,14 +208,14 @@ def _reproduce_grid(
 ) -> None:
     cells = plan_grid(names, quick=quick)
     started = time.monotonic()
-    with _folder(out, "cells") as folder, progress("fitting") as tell:
-        results = run_grid(cells, seeds, folder, workers=workers, progress=tell)
     options = ["--recipe carom --grid", f"--runs {len(seeds)}"]
     options += [f"--first-seed {seeds[0]}"] * (seeds[0] != 0) + ["--quick"] * quick
-    document = write_grid(
-        cells, results, out / "grid.json", command=" ".join(["carom reproduce", *names, *options])
-    )
-    write_grid_figure(document, out / "figures" / "grid")
+    command = " ".join(["carom reproduce", *names, *options])
+    with _folder(out, "cells") as folder:
+        with progress("fitting") as tell:
+            results = run_grid(cells, seeds, folder, workers=workers, progress=tell)
+        document = write_grid(cells, results, out / "grid.json", command=command)
+        write_grid_figure(document, out / FIGURES / "grid")
     if json:
         print_json({"out": str(out), "cells": len(cells), "seconds": time.monotonic() - started})
         return
@@ -224,11 +226,12 @@ def _reproduce_grid(
 
 def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    with _folder(out, "measured") as folder, progress("fitting") as tell:
-        results = run_measured(data, seeds, folder, workers=workers, progress=tell)
     command = f"carom reproduce {MEASURED} --recipe carom {_seed_options(seeds)}"
-    document = write_measured(results, out / "measured.json", data=data, seeds=seeds, command=command)
-    write_measured_figures(document, folder, out / "figures")
+    with _folder(out, "measured") as folder:
+        with progress("fitting") as tell:
+            results = run_measured(data, seeds, folder, workers=workers, progress=tell)
+        document = write_measured(results, out / "measured.json", data=data, seeds=seeds, command=command)
+        write_measured_figures(document, folder, out / FIGURES)
     if json:
         print_json({"out": str(out), "crops": len(seeds), "seconds": time.monotonic() - started})
         return
@@ -249,11 +252,12 @@ def _reproduce_measured(data: Path, seeds: range, out: Path, *, workers: int, js
 
 def _reproduce_bodies(seeds: range, out: Path, *, workers: int, json: bool) -> None:
     started = time.monotonic()
-    with _folder(out, "bodies") as folder, progress("measuring") as tell:
-        results = run_bodies(seeds, folder, workers=workers, progress=tell)
     command = f"carom reproduce {BODIES} --recipe carom {_seed_options(seeds)}"
-    document = write_bodies(results, out / "bodies.json", seeds=seeds, command=command)
-    write_bodies_figures(document, out / "figures")
+    with _folder(out, "bodies") as folder:
+        with progress("measuring") as tell:
+            results = run_bodies(seeds, folder, workers=workers, progress=tell)
+        document = write_bodies(results, out / "bodies.json", seeds=seeds, command=command)
+        write_bodies_figures(document, out / FIGURES)
     if json:
         print_json({"out": str(out), "seconds": time.monotonic() - started})
         return
@@ -276,11 +280,12 @@ def _seed_options(seeds: range) -> str:
 
 @contextmanager
 def _folder(out: Path, name: str) -> Iterator[Path]:
-    """A folder inside `out`, made where it is not there, for this command alone."""
+    """A folder for what is finished; all of `out` is this command's alone as long as it writes there."""
     folder = out / name
     make_folder(folder)
     with locked(out):
-        remove_leftovers(folder)
+        for place in (out, folder, out / FIGURES):
+            remove_leftovers(place)
         yield folder
 
 

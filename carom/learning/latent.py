@@ -52,9 +52,9 @@ FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
 SCATTER = 0.2
 """How widely restitutions scatter from run to run, before anything is known."""
-COPIES, MOST_MEMORY = 64, 0.5
-"""What a fit takes, over the derivatives of all segments by their own unknowns, as measured; and the share of
-memory that it may take."""
+COPIES, MOST_MEMORY = 16, 0.5
+"""What a fit takes of long recordings, over the derivatives of all segments by their own unknowns (5 of a
+million samples, by measurement); and the share of memory that it may take."""
 LONG, PART = 512, 128
 """Short segments from which on a recording is long, and those of it on which random starts are compared."""
 

@@ -88,7 +88,8 @@ def swept(
                 outcome = _study(study, cells, work)
             else:
                 outcome = Outcome(tuple(map(Line, grid, work.rows_of(grid))), (), work.made)
-        remove_leftovers(out / ROWS)
+        for place in (out, out / ROWS):
+            remove_leftovers(place)
         yield outcome
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from carom.cli import main
+from carom.cli.reproduce import _folder
+from carom.errors import InputError
 from carom.learning import load_run, save_run
-from carom.learning.new_run import UNFINISHED
-from carom.learning.run_folder import MODEL
+from carom.learning.run_folder import MODEL, UNFINISHED
 from carom.lock import locked
 from tests.data.test_bad_files import contents
 
@@ -99,6 +100,17 @@ def test_a_folder_that_is_read_only_is_told(ball, capsys):
         capsys, ["fit", str(ball), *QUICK, "--out", str(run)]
     )
     assert list(run.iterdir()) == []
+
+
+def test_what_a_killed_reproduction_was_drawing_is_removed(tmp_path):
+    left = [tmp_path / place / ".carom-0123456789abcdef.tmp" for place in (".", "rows", "figures")]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    with _folder(tmp_path, "rows"):
+        assert not any(path.exists() for path in left)
+        with pytest.raises(InputError, match="another command is at work"), _folder(tmp_path, "cells"):
+            pass
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc to see what is loaded")

@@ -44,10 +44,13 @@ def test_a_sweep_that_was_stopped_makes_the_rest(file, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(file, tmp_path / "out", crew)
     assert not (tmp_path / "out" / TABLE).exists()
+    left = tmp_path / "out" / ".carom-0123456789abcdef.tmp"
+    left.touch()  # by a command that was killed while it wrote the table
     rest = Here()
     assert run(file, tmp_path / "out", rest).made == 1
     assert len({*crew.made, *rest.made}) == 4
     assert tables(tmp_path / "out") == tables(tmp_path / "whole")
+    assert not left.exists()
     idle = Here(stop_after=0)
     assert run(file, tmp_path / "out", idle).made == 0
 
