@@ -4,8 +4,8 @@
 
 Parts that are not asked for stay as they are in the file. Several processes share the GPU while the paper is
 reproduced: start `nvidia-cuda-mps-control -d` before, or they take turns. The arithmetic rate beside each
-figure is that of a product of matrices of 8192², measured in the same run; a model has two operations per
-weight and evaluation, and three times as many in training.
+figure is that of a product of matrices of 8192², measured with the part `rates`; a model has two operations
+per weight and evaluation, and three times as many in training.
 """
 
 import argparse
@@ -283,9 +283,13 @@ def main() -> None:
         "--processor", nargs=2, type=Path, metavar=("MODEL", "FILE"), help="such files, made on a processor"
     )
     options = parser.parse_args()
+    if options.processor and not all(path.exists() for path in options.processor):
+        parser.error("--processor: make these files with --values first")
     if options.values:
         write_arrays(options.values[1], values(options.values[0]))
         return
+    if jax.default_backend() != "gpu":
+        parser.error("JAX sees no GPU here")
     document = json.loads(options.out.read_text()) if options.out.exists() else {}
     rates: dict[str, float] = document.get("rates", {})
     for part in parts:
@@ -312,6 +316,8 @@ def main() -> None:
         }
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(document, indent=2) + "\n")
+    if not all(document.get("agreement", {}).get(name, {}).get("within", True) for name in TOLERANCES):
+        sys.exit("GPU and processor do not agree.")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def to_error(value: float, error: float | None) -> str:
     """
     if error is None or error == 0 or not (math.isfinite(value) and math.isfinite(error)):
         return number(value)
-    if 0 < abs(value) < 1e-4:
+    if 0 < abs(value) < 1e-4 and error < 1e-4:
         digits = max(0, math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) + 1)
         return f"{value:.{min(digits, 9)}e}"
     decimals = _decimals(error, 2)
@@ -48,7 +48,7 @@ def mean_and_error(mean: float, error: float | None) -> str:
         >>> mean_and_error(0.9, 3.2e-7), mean_and_error(-1370.4567, 0.05)
         ('0.90000000 ± 3.2e-07', '-1370.457 ± 0.050')
     """
-    if error is None or not math.isfinite(mean) or error == 0:
+    if error is None or error == 0 or not (math.isfinite(mean) and math.isfinite(error)):
         return number(mean)
     if error < 1e-4 or error >= 1e6:
         return f"{to_error(mean, error)} ± {number(error)}"

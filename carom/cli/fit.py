@@ -191,7 +191,7 @@ def _held_out_error(result: Fit | LatentFit, plan: FitPlan) -> float | None:
     if not plan.split.held_out:
         return None
     noise = (result.noise[0], result.noise[1]) if isinstance(result, LatentFit) else None
-    return score_held_out(result.model, plan.split.held_out, noise=noise, seed=plan.options.seed)
+    return score_held_out(result.model, plan.split.held_out, noise=noise)
 
 
 def _value(parameter: Parameter) -> str:

@@ -61,5 +61,6 @@ def show(
     if json:
         print_json({"picture": str(out), "run": run, "samples": len(chosen)})
     else:
-        named = "" if read.labels[run - 1].isdecimal() else f" ({shown(read.labels[run - 1])})"
+        label = read.labels[run - 1]
+        named = "" if label in (str(run - 1), str(run)) else f" ({shown(label)})"
         print(f"{out}: run {run}{named} of {len(read.runs)}, {len(chosen)} samples.")

@@ -48,7 +48,7 @@ def sweep(
             are on other machines, these must see it too.
         serial: Make the fits one by one, without a cluster.
         workers: Worker processes, instead of those that the sweep file asks for.
-        again: Make those fits again that ended without a score.
+        again: Make those fits again that failed; those whose forecast left all bounds are scored again.
         seed: Added to the seeds of the sweep file, those of fits and that of a study's sampler.
         json: Print one JSON object instead of a table.
     """
@@ -86,7 +86,8 @@ def _show(outcome: Outcome, out: Path, file: Path, *, json: bool) -> None:
     best = outcome.best
     if json:
         first = None if not best else {"run": best[0].row["run"], "error": best[0].row["error"]}
-        counts = {"fits": len(outcome.lines), "made": outcome.made, "without_score": outcome.failed}
+        fits = len(outcome.lines)
+        counts = {"fits": fits, "made": outcome.made, "without_score": fits - len(best)}
         trial = outcome.best_trial
         found = {"best": first, "best_trial": None if trial is None else vars(trial)}
         print_json({"out": str(out), "table": str(out / TABLE), **counts, **found})
@@ -99,7 +100,7 @@ def _show(outcome: Outcome, out: Path, file: Path, *, json: bool) -> None:
             [(*(columns(line).get(name, "") for name in names), line.row["error"]) for line in best[:SHOWN]],
         )
     if outcome.failed:
-        print(f"{outcome.failed} of {len(outcome.lines)} fits have no score; the table says why.")
+        print(f"{outcome.failed} of {len(outcome.lines)} fits failed; the table says why.")
     trial = outcome.best_trial
     if trial is not None:
         chosen = ", ".join(f"{name} {value}" for name, value in trial.varied.items())

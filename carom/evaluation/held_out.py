@@ -85,10 +85,9 @@ def score_held_out(
     parts: Sequence[HeldOut],
     *,
     noise: tuple[float, float] | None = None,
-    seed: int = 0,
 ) -> float:
     """The error of forecasts of all that was held out, without bands."""
-    return held_out_error(tuple(forecast_held_out(model, part, noise=noise, seed=seed) for part in parts))
+    return held_out_error(tuple(forecast_held_out(model, part, noise=noise) for part in parts))
 
 
 def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:

@@ -47,7 +47,7 @@ def gpu_markdown(document: Document) -> str:
     rate = document["rates"]["float32"] / 1e12
     caption = (
         f"{document['machine']['device']}, after compilation. The last column is of the arithmetic rate of "
-        f"products of matrices in float32 in the same run, {rate:.1f} TFLOP/s."
+        f"products of matrices in float32, {rate:.1f} TFLOP/s."
     )
     return markdown_of(caption, ["what", "measured", "asked", "of the device's rate"], rows)
 

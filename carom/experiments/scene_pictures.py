@@ -21,7 +21,7 @@ def draw_run(run: Run, scene: Scene, *, title: str = "") -> Figure:
     """Bodies where the run ends, and the ways that led there."""
     figure = _figure(run, scene, dpi=150)
     panel(figure, run, scene).show(len(run) - 1)
-    figure.axes[0].set_title(title)
+    figure.axes[0].set_title(title, parse_math=False)
     return figure
 
 
@@ -34,7 +34,8 @@ def write_run_animation(run: Run, scene: Scene, path: Path, *, title: str = "") 
         back = max(1, int(TRAIL * len(run)))
         for sample in frame_samples(len(run)):
             shown.show(sample, since=max(0, sample - back))
-            figure.axes[0].set_title(f"{title}{', ' if title else ''}t = {run.time[sample]:.2f} s")
+            text = f"{title}{', ' if title else ''}t = {run.time[sample]:.2f} s"
+            figure.axes[0].set_title(text, parse_math=False)
             canvas.draw()
             figure.set_layout_engine("none")  # that of the first frame is kept: it need not be found again
             frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())

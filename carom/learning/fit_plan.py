@@ -126,7 +126,8 @@ class FitPlan:
                 "Training ended in numbers that are not finite; choose a smaller --learning-rate."
             )
         others = together([one.model for one in finished]) if self.options.ensemble > 1 else None
-        return finished[0], others, seeds[results.index(finished[0])]
+        first = next(number for number, one in enumerate(results) if not one.failed)
+        return finished[0], others, seeds[first]
 
     def _untrained(self, seed: int) -> AbstractModel:
         kind = MODELS[self.options.model]
@@ -155,7 +156,6 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
             hidden=options.units,
             blind=options.blind,
         )
-        _require_learnable(options, path, recording, description.learn)
         if options.around is not None:
             recording, impacts = trim(recording, options.around, blind=options.blind)
             if several := sum(count > 1 for count in impacts):
@@ -167,6 +167,8 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
         settings = replace(options.settings, touch=_windowed_touch(options))
         model_options = _model_options(options, path, description)
     split = hold_out(recording, options.hold_out)
+    if options.recipe == "carom":
+        _require_learnable(options, path, split.training, description.learn)
     names = description.columns.position if description.columns else ()
     return FitPlan(path, recording, split, names, options, settings, model_options, notes)
 

@@ -79,7 +79,8 @@ def data_charts(findings: Findings) -> list[Chart]:
         title = f"{name} in {findings.fitted_title(run)}"
         caption = f"{len(times)} contact{'s' * (len(times) != 1)} found{seen}."
         if findings.notes.get("impacts") is None:
-            caption = f"{len(times)} touches were recorded{seen}." if len(times) else "No touch was recorded."
+            recorded = "1 touch was" if len(times) == 1 else f"{len(times)} touches were"
+            caption = f"{recorded} recorded{seen}." if len(times) else "No touch was recorded."
         with _panel(
             charts, f"data-{run}-{body}-{axis}", title, caption, f"{title} over time. {caption}"
         ) as axes:
@@ -193,26 +194,26 @@ def gap_charts(findings: Findings) -> list[Chart]:
     charts: list[Chart] = []
     if not findings.gaps:
         return charts
-    gaps, run = findings.gaps[0], findings.runs[0]
+    gaps, run, title_of_run = findings.gaps[0], findings.runs[0], findings.fitted_title(0)
     geometric = isinstance(findings.model, ImpactNetwork)
     for contact in range(min(MOST_CHARTS, gaps.shape[1])):
         if geometric:
             title = f"Gap {findings.contact(contact)}"
-            caption = (
-                f"The smallest gap of run 1 is {number(float(gaps[:, contact].min()))}; at 0 surfaces touch."
-            )
+            smallest = number(float(gaps[:, contact].min()))
+            caption = f"The smallest gap of {title_of_run} is {smallest}; at 0 surfaces touch."
             label = "gap / unit"
         else:
             title = f"Contact signal {contact + 1}"
             caption = (
-                f"The greatest probability of a contact in run 1 is {number(float(gaps[:, contact].max()))}."
+                f"The greatest probability of a contact in {title_of_run} is "
+                f"{number(float(gaps[:, contact].max()))}."
             )
             label = "probability of a contact"
         with _panel(charts, f"gap-{contact}", title, caption, f"{title} over time. {caption}") as axes:
             _curve(axes, run.time, gaps[:, contact], "model", color=SECOND)
             axes.axhline(0.0 if geometric else 0.5, color=INK, linewidth=0.8)
-            column = contact if contact < findings.impacts[0].shape[1] else 0
-            for place, instant in enumerate(run.time[findings.impacts[0][:, column]][:200]):
+            hits = findings.impacts[0][:, _columns_of(findings, contact)].any(axis=1)
+            for place, instant in enumerate(run.time[hits][:200]):
                 axes.axvline(instant, **BOUND, label="contact" if place == 0 else None)
             axes.set(xlabel="time / s", ylabel=label)
     return charts
@@ -252,8 +253,16 @@ def _coordinates(findings: Findings, runs: int) -> list[tuple[int, int, int]]:
 def _own_contacts(findings: Findings, body: int) -> list[int]:
     """The columns of the found impacts that concern a body."""
     if findings.notes.get("impacts") is None:
-        return [0]
+        return [body]
     return [j for j, candidate in enumerate(findings.model.scene.candidates) if body in candidate.bodies]
+
+
+def _columns_of(findings: Findings, contact: int) -> list[int]:
+    """The columns of the found impacts that concern a contact, or of the bodies that may have felt it."""
+    if findings.notes.get("impacts") is not None:
+        return [contact]
+    candidates = findings.model.scene.candidates
+    return list(candidates[contact].bodies) if contact < len(candidates) else []
 
 
 def _times(times: np.ndarray) -> str:

@@ -98,7 +98,8 @@ class Findings:
     def title(self, number: int) -> str:
         """A run of the recording in a heading: counted from 1, with the name that its file gives it."""
         label = self.finished.recording.labels[number]
-        return f"run {number + 1}" + ("" if label.isdecimal() else f" ({shown(label, length=30)})")
+        plain = label in (str(number), str(number + 1))
+        return f"run {number + 1}" + ("" if plain else f" ({shown(label, length=30)})")
 
     def contact(self, index: int) -> str:
         """A contact in words."""
@@ -119,18 +120,20 @@ class Findings:
         return tuple(found)
 
     @cached_property
-    def impacts(self) -> tuple[Bool[np.ndarray, "samples contacts"], ...]:
-        """In which steps each contact was found, at the sample after; or the touch that was recorded."""
+    def impacts(self) -> tuple[Bool[np.ndarray, "samples columns"], ...]:
+        """In which steps each contact was found, at the sample after; or the touch of each body."""
         stored = self.notes.get("impacts")
         found = []
         for number, run in enumerate(self.runs[:DRAWN_RUNS]):
-            table = np.zeros((len(run), max(1, self.model.scene.contacts)), bool)
+            scene = self.model.scene
+            if stored is None and run.touch is not None:
+                found.append(run.touch)
+                continue
+            table = np.zeros((len(run), scene.bodies if stored is None else max(1, scene.contacts)), bool)
             places = stored[number] if isinstance(stored, list) and number < len(stored) else []
             for place in places if isinstance(places, list) else []:
                 if _is_place(place, table.shape):
                     table[place[0] + 1, place[1]] = True
-            if stored is None and run.touch is not None:
-                table[:, 0] = run.touch.any(axis=1)
             found.append(table)
         return tuple(found)
 
@@ -234,7 +237,8 @@ def _energy(model: AbstractModel) -> Callable | None:
         potential = model.potential
     else:
         return None
-    scale = float(model.inertia().momentum(jnp.ones((model.scene.bodies, model.scene.dimension)))[0, 0])
+    alone = jnp.zeros((model.scene.bodies, model.scene.dimension)).at[0, 0].set(1.0)
+    scale = float(model.inertia().momentum(alone)[0, 0])
     return lambda position, velocity: (
         kinetic_energy(model.inertia(), velocity) / scale,
         potential(position) / scale,

@@ -106,9 +106,7 @@ def _row(cell: Cell, folder: Path, reason: str) -> Row:
         run = load_finished_run(folder)
         numbers = _numbers(run)
         if run.split.held_out:
-            error = score_held_out(
-                run.model, run.split.held_out, noise=noise_in(run.notes), seed=cell.options.seed
-            )
+            error = score_held_out(run.model, run.split.held_out, noise=noise_in(run.notes))
             if not math.isfinite(error):
                 error, reason = None, DIVERGED
     return {

@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def failed(self) -> int:
-        """Fits without a score: refused, failed, or with a forecast that left all bounds."""
+        """Fits with a reason instead of a score: refused, failed, or with a forecast beyond all bounds."""
         return sum(bool(line.row["reason"]) for line in self.lines)
 
     @property

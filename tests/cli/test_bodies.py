@@ -65,7 +65,7 @@ def test_pictures_of_every_dimension(command, tmp_path, capsys):
     for suffix, frames in (("png", 1), ("gif", 9)):
         picture = tmp_path / f"picture.{suffix}"
         capsys.readouterr()
-        main(["show", str(recording), "--out", str(picture), "--json"])
+        main(["show", str(recording), "--out", str(picture), "--json", "--title", r"5 $\frac$"])
         assert json.loads(capsys.readouterr().out) == {"picture": str(picture), "run": 1, "samples": 9}
         with Image.open(picture) as image:
             assert getattr(image, "n_frames", 1) == frames

@@ -138,6 +138,16 @@ def test_runs_keep_their_names(labels, kept, suffix: str, tmp_path: Path):
     assert part.labels == (kept[1],)
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_names_of_runs_are_told_apart_alike_in_all_formats(suffix: str, tmp_path: Path):
+    names = [" a"] * 3 + ["b\t "] * 3
+    path = save(table(run=names), tmp_path / f"spaces.{suffix}")
+    assert read_recording(path).labels == ("a", "b")
+    path = save(table(run=["a"] * 3 + ["x" * 101] * 3), tmp_path / f"long.{suffix}")
+    with pytest.raises(InputError, match="more than 100 characters"):
+        read_recording(path)
+
+
 @pytest.mark.parametrize("step_size", [0.02, 0.002, 0.1, 0.0125, 1.0, 0.016667])
 @pytest.mark.parametrize("start", [0.0, 0.6, 1234.5])
 def test_a_short_step_size_is_found_exactly(step_size: float, start: float, tmp_path: Path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from carom.errors import InputError
+from carom.learning import load_finished_run
 from carom.report import write_run_report
 from carom.report.inline_svg import inline_svg
 from carom.report.words import in_words
@@ -115,6 +116,16 @@ def test_the_scene_moves_as_the_recording_does(page):
     model = np.array([frame[0][1] for frame in data["model"]])
     assert np.abs(model - recorded).max() < 40 * 0.005 * -slope
     assert data["held_out_from"] == len(heights) - round(0.2 * len(heights))
+
+
+def test_touch_is_told_body_by_body(trained_page):
+    finished = load_finished_run(trained_page.parent / "run")
+    (run,) = finished.split.training.runs
+    text = " ".join(trained_page.read_text(encoding="utf-8").split())
+    for body, name in enumerate(("q1", "q2")):
+        count = int(run.touch[:, body].sum())
+        told = "1 touch was" if count == 1 else f"{count} touches were" if count else "No touch was"
+        assert re.search(rf"{name} in run 1(?:(?! in run ).)*?{told} recorded", text), name
 
 
 def test_a_page_cannot_be_made_of_anything_else(tmp_path):

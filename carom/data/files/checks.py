@@ -17,6 +17,8 @@ from carom.data.steps import constant_step, median_step
 from carom.errors import require_choice
 
 MINIMUM_SAMPLES = 3
+LONGEST_LABEL = 100
+"""Characters of the name of a run, which is written with every sample."""
 """A shorter run has no acceleration."""
 SHORTEST_STEP, LONGEST_STEP = 1e-12, 1e12
 """Steps beyond are no seconds, and would overflow."""
@@ -116,6 +118,9 @@ def find_runs(path: Path, labels: pl.Series | None, *, rows: int) -> Starts:
     if labels is not None:
         starts = np.flatnonzero((labels != labels.shift()).fill_null(True))
         names = labels.gather(starts)
+        if (long := first_true(names.str.len_chars() > LONGEST_LABEL)) is not None:
+            problem = f"the name of a run has more than {LONGEST_LABEL} characters; shorten it"
+            raise complaint(path, problem, *cell(int(starts[long]), labels.name))
         if (again := first_true(~names.is_first_distinct())) is not None:
             problem = f"run {shown(names[again])} comes back after another run; keep its rows together"
             raise complaint(path, problem, *cell(int(starts[again]), labels.name))

@@ -63,6 +63,10 @@ def read_recording(
     except OSError as error:
         raise unreadable(path, error) from error
 
+    if layout.run is not None:
+        # As CSV files have them, so that what one format tells apart another one does too.
+        plain = pl.col(layout.run).str.replace_all("\0", "", literal=True).str.strip_chars()
+        frame = frame.with_columns(plain.replace("", None))
     frame = require_values(path, frame, layout, missing)
     starts = find_runs(path, None if layout.run is None else frame[layout.run], rows=len(frame))
     require_known(path, frame, layout, starts)
