@@ -11,6 +11,7 @@ from tests.experiments.stored_bench import STORED
 CASE = "pendulum-stormer-verlet"
 
 
+@pytest.mark.campaign
 def test_one_case_against_a_stored_run(tmp_path, capsys):
     figures = {"training_steps_per_second": 1.0, "cold_training_compile_seconds": 1e6}
     stored = {**STORED, "rows": [{"case": CASE, "title": "pendulum", "figures": figures}]}

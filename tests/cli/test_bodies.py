@@ -33,6 +33,7 @@ def test_balls_of_given_masses_in_space(tmp_path):
     np.testing.assert_array_equal(again.runs[0].position, recording.runs[1].position)
 
 
+@pytest.mark.campaign
 def test_a_heap_in_a_box_comes_to_rest(tmp_path):
     options = ["--balls", "4", "--size", "1,2", "--restitution", "0.3", "--friction", "0.4", "--speed", "0"]
     recording, scene = recorded(
@@ -45,6 +46,7 @@ def test_a_heap_in_a_box_comes_to_rest(tmp_path):
     assert run.touch[-1].all()
 
 
+@pytest.mark.campaign
 def test_stairs_keep_their_edges_in_the_system_file(tmp_path):
     recording, scene = recorded(tmp_path / "stairs.csv", "stairs", "--restitution", "0.7", "--steps", "300")
     assert [len(wall.edges) for wall in scene.geometry.walls] == [1, 1, 1, 1, 0]

@@ -40,6 +40,7 @@ def test_a_sweep_by_command(file, tmp_path, capsys):  # noqa: F811
         assert fragment in capsys.readouterr().err
 
 
+@pytest.mark.campaign
 def test_ctrl_c_ends_the_command_and_its_workers(file, tmp_path):  # noqa: F811
     out = tmp_path / "out"
     file.write_text(file.read_text().replace("epochs = 2", "epochs = 100000"))

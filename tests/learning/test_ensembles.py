@@ -15,6 +15,7 @@ from carom.learning.members import Parts
 from carom.learning.training import train
 from carom.models import ResNet
 from carom.systems import BouncingBall
+from tests.campaign import shortened
 
 SETTINGS = WindowedSettings(epochs=4, learning_rate=1e-2, l2=1e-3)
 
@@ -49,7 +50,7 @@ def test_each_may_have_rates_of_its_own():
         assert [fit.settings for fit in together] == settings
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", shortened([True, False], [False]))
 def test_parts_give_the_same(shared, tmp_path):
     """Seven models in parts of three or fewer, the last filled up; and the same from checkpoints."""
     with jax.enable_x64(True):
@@ -102,6 +103,7 @@ print(json.dumps({"devices": jax.local_device_count(), "models": leaves}))
 """
 
 
+@pytest.mark.campaign
 def test_several_devices_give_what_one_gives(monkeypatch):
     """Six models over four devices: two each, and two that do not count."""
     found = {}

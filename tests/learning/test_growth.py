@@ -30,6 +30,7 @@ print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count peak memory in other units")
 def test_memory_hardly_grows_with_the_recording():
     """A sample takes some 100 bytes, simulated and on the device; its windows alone would take 11 times 9."""

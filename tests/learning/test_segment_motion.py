@@ -14,6 +14,7 @@ from carom.integrators import DECIDED_BY_GAP
 from carom.learning.segment_motion import segment_motion
 from carom.models import ImpactNetwork, PotentialNetwork
 from carom.types import State
+from tests.campaign import shortened
 
 SYSTEMS = {
     "ball": carom.systems.BouncingBall(),
@@ -59,7 +60,10 @@ def setting(name: str, scheme: str, seed: int, hidden: int = 6, steps: int = 40)
 @pytest.mark.parametrize(
     ("name", "scheme", "hidden"),
     [
-        *itertools.product(SYSTEMS, ["constraint_exact", "cd_lagrange"], [6]),
+        *shortened(
+            itertools.product(SYSTEMS, ["constraint_exact", "cd_lagrange"], [6]),
+            [("cradle", "constraint_exact", 6), ("pendulum", "constraint_exact", 6)],
+        ),
         ("cradle", "constraint_exact", 1),  # so few unknowns that the derivative is taken forwards
     ],
 )

@@ -153,6 +153,7 @@ def test_without_touch_the_soft_signal_is_trained(ball):
     assert moved.max() > 1e-4
 
 
+@pytest.mark.campaign
 def test_coupled_contacts_train():
     """A cradle of three balls, whose middle ball has two candidates, trains with touch given per body."""
     recording = simulate(NewtonsCradle(balls=3), steps=130, step_size=0.01, truth="scheme")

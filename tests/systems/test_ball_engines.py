@@ -5,7 +5,6 @@ import pytest
 
 from carom.errors import InputError
 from carom.systems import BallBox, Billiards, Stairs, engine_trajectory
-from tests.campaign import shortened
 
 STEPS, H = 40, 0.01
 
@@ -40,7 +39,8 @@ def test_chipmunk_approaches_the_exact_motion(name):
     assert fine < 2e-3
 
 
-@pytest.mark.parametrize("name", shortened(["billiards", "box"], ["box"]))
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["billiards", "box"])
 def test_mujoco_approaches_the_exact_motion(name):
     pytest.importorskip("mujoco")
     coarse, fine = errors(TABLES[name], "mujoco", 1), errors(TABLES[name], "mujoco", 32)

@@ -20,7 +20,7 @@ def test_exact_motion_keeps_the_energy_and_starts_where_told(name):
     np.testing.assert_allclose(energies, energies[0], rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", shortened(SYSTEMS, ["stairs", "box"]))
+@pytest.mark.parametrize("name", shortened(SYSTEMS, ["stairs", "box", "billiards"]))
 def test_schemes_approach_the_exact_motion(name):
     """Before the first impact the error of the half grid falls fourfold when the step is halved."""
     system = SYSTEMS[name]()
@@ -36,7 +36,7 @@ def test_schemes_approach_the_exact_motion(name):
     assert errors[1] < 0.27 * errors[0] or errors[0] < 1e-12
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", shortened(SYSTEMS, ["stairs", "box"]))
 @pytest.mark.parametrize("truth", ["exact", "scheme"])
 def test_recordings_carry_touch_and_a_scene(name, truth):
     system = SYSTEMS[name]()
