@@ -19,7 +19,7 @@ from carom.experiments.pieces import Piece
 from carom.experiments.workers import Tell
 from carom.fingerprint import fingerprint
 from carom.learning import LatentSettings, Learned, fit_latent
-from carom.models import ImpactNetwork, forecast
+from carom.models import ImpactNetwork, forecast, in_scene
 from carom.systems import BallBox
 from carom.types import State
 
@@ -81,7 +81,7 @@ def transfer(name: str, seeds: Sequence[int], tell: Tell) -> dict[str, Any]:
     lines = []
     for number, seed in enumerate(seeds):
         elsewhere, in_place = learned(there, seed), learned(here, seed)
-        moved = elsewhere.in_scene(here.system.scene(), step_size=here.step_size)
+        moved = in_scene(elsewhere, here.system.scene(), step_size=here.step_size)
         lines.append(
             {
                 "seed": seed,

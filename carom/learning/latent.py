@@ -28,7 +28,9 @@ from carom.learning.latent_settings import LatentSettings
 from carom.learning.members import device_memory
 from carom.learning.normal_equations import Unknowns
 from carom.learning.problem import Problem, short
-from carom.learning.repeated_looks import reconsider_until_settled, reschedule_until_settled
+from carom.learning.reconsidering import reconsider
+from carom.learning.repeated_looks import look_until_settled
+from carom.learning.rescheduling import reschedule
 from carom.learning.rounds import (
     LOOSE,
     by_start,
@@ -52,6 +54,8 @@ FLAT, STRAIGHT = 1e-2, 1e-2
 """Precisions of the priors on the force before anything is known."""
 SCATTER = 0.2
 """How widely restitutions scatter from run to run, before anything is known."""
+RESCHEDULES, RECONSIDERATIONS = 4, 8
+"""Times at most that impacts are moved to likelier steps, or those of short runs are looked at anew."""
 COPIES, MOST_MEMORY = 16, 0.5
 """What a fit takes of long recordings, over the derivatives of all segments by their own unknowns (5 of a
 million samples, by measurement); and the share of memory that it may take."""
@@ -235,10 +239,14 @@ def _fit_scheme(
     history[:] = [values[chosen] for values in history]
     if long:
         outcome = run(with_local(outcome.estimate, local), problems, places)
+    look, times = None, 0
     if scheme == "cd_lagrange":
-        problems, outcome = reschedule_until_settled(run, problems, template, unravel, outcome, places)
-    if problems[0].short and scheme != "cd_lagrange":
-        problems, outcome = reconsider_until_settled(run, problems, template, unravel, outcome, places)
+        look, times = reschedule, RESCHEDULES
+    elif problems[0].short:
+        look, times = reconsider, RECONSIDERATIONS
+    if look is not None:
+        again = partial(look, template=template, unravel=unravel, hinge=LOOSE)
+        problems, outcome = look_until_settled(again, run, problems, outcome, places, times=times)
     for coarser in later:
         longer = joined(outcome.estimate, places, coarser)
         places = coarser

@@ -33,7 +33,7 @@ BATCH = 256
 
 
 def reconsider(
-    problem: Problem, template: ImpactNetwork, unravel: SharedShape, estimate: Estimate, hinge: float
+    problem: Problem, estimate: Estimate, *, template: ImpactNetwork, unravel: SharedShape, hinge: float
 ) -> tuple[Problem, Estimate]:
     """The problem with the impacts that the fitted model finds likeliest, and what is set aside.
 

@@ -22,16 +22,19 @@ WIDTH = 16
 
 
 def reschedule(
-    problem: Problem, template: ImpactNetwork, unravel: SharedShape, estimate: Estimate, hinge: float
-) -> Problem:
-    """The problem with every impact at the best of the steps within `REACH`, judged by the data around it."""
+    problem: Problem, estimate: Estimate, *, template: ImpactNetwork, unravel: SharedShape, hinge: float
+) -> tuple[Problem, Estimate]:
+    """The problem with every impact at the best of the steps within `REACH`, judged by the data around it.
+
+    Also the estimate, as it is.
+    """
     events = [
         (run, int(step), int(contact))
         for run, found in enumerate(problem.impacts)
         for step, contact in np.argwhere(found.chosen)
     ]
     if not events:
-        return problem
+        return problem, estimate
     runs, steps, _ = np.array(events).T
     places = Layout(runs, np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1)
     shifts = range(-REACH, REACH + 1)
@@ -68,7 +71,7 @@ def reschedule(
         found.log_odds[near[inside], contact] = peak + (by_shift - by_shift[best])[inside]
         for part in (found.gap, found.before, found.after):
             part[near[best], contact] = part[step, contact]
-    return problem.with_impacts(impacts)
+    return problem.with_impacts(impacts), estimate
 
 
 def _moved(plan: Plan, shift: int) -> Plan:

@@ -9,6 +9,7 @@ from carom.models.forecast_many import forecast_many
 from carom.models.impact_network import ImpactNetwork
 from carom.models.networks import LinearisedPotential, PotentialNetwork, for_training
 from carom.models.resnet import ResNet
+from carom.models.transfer import in_scene
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
 
 MODELS: dict[str, type[AbstractModel]] = {
@@ -39,5 +40,6 @@ __all__ = [
     "for_training",
     "forecast",
     "forecast_many",
+    "in_scene",
     "rollout",
 ]

@@ -299,46 +299,6 @@ class ImpactNetwork(AbstractModel):
         instant = jnp.full(schedule.shape, 0.5, instants.dtype).at[chosen].set(instants)
         return State(after.position, fade * after.velocity), schedule == SCHEDULED, instant
 
-    def in_scene(self, scene: Scene, *, step_size: float | None = None) -> "ImpactNetwork":
-        """The same field and laws of contact with other bodies, other walls or another step size.
-
-        All walls must obey one law here, and all pairs one: there is no telling which of several holds
-        elsewhere. Surfaces are where the new scene has them.
-
-        Example:
-            >>> import carom, jax
-            >>> two, five = (carom.systems.Billiards(radii=(0.1,) * k, restitution=0.9) for k in (2, 5))
-            >>> model = ImpactNetwork(two.scene(), 0.01, field="none", key=jax.random.key(0))
-            >>> model.in_scene(five.scene(), step_size=0.04).restitution.shape
-            (30, 1)
-        """
-        if self.field == "joint":
-            raise InputError("A joint potential holds for the bodies that it was learned on, and no others.")
-        if scene.dimension != self.scene.dimension:
-            raise InputError(
-                f"The model is for {self.scene.dimension} dimensions, the scene has {scene.dimension}."
-            )
-        new = ImpactNetwork(
-            scene, self.step_size if step_size is None else step_size, **self.options, key=jax.random.key(0)
-        )
-        here, there = (s.geometry.body_pairs for s in (self.scene, scene))
-        restitution, friction = np.array(new.restitution), np.array(new.friction)
-        for pairs in (False, True):
-            laws = [np.asarray(part)[here == pairs] for part in (self.restitution, self.friction)]
-            if not (there == pairs).any():
-                continue
-            kind = "pairs" if pairs else "walls"
-            if not len(laws[0]):
-                raise InputError(f"The model has no {kind} to tell how those of the scene behave.")
-            if any(np.ptp(part, axis=0).max() > 1e-6 for part in laws):
-                raise InputError(f"The {kind} of the model obey several laws; learn one for all of them.")
-            restitution[there == pairs], friction[there == pairs] = laws[0][0], laws[1][0]
-        return eqx.tree_at(
-            lambda m: (m.potential, m.pair_potential, m.restitution, m.friction),
-            new,
-            (self.potential, self.pair_potential, jnp.asarray(restitution), jnp.asarray(friction)),
-        )
-
     def penalised(self) -> tuple[Array, ...]:
         if isinstance(self.potential, LinearisedPotential):
             raise InputError("A draw from a fit is not trained; train the model that was fitted.")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 from carom.experiments.bodies_transfer import FIVE, TRANSFERS, Setting, forecast_errors
-from carom.models import ImpactNetwork
+from carom.models import ImpactNetwork, in_scene
 
 
 def true_model(setting: Setting) -> ImpactNetwork:
@@ -22,7 +22,7 @@ def true_model(setting: Setting) -> ImpactNetwork:
 def test_a_true_model_stays_true_elsewhere(name):
     """All impacts are found, several in one step too; what is left is single precision."""
     there, here = TRANSFERS[name]
-    model = true_model(there).in_scene(here.system.scene(), step_size=here.step_size)
+    model = in_scene(true_model(there), here.system.scene(), step_size=here.step_size)
     errors = forecast_errors(model, here, seed=100)
     assert max(errors["position"]) < 1e-4
     assert max(errors["paper"]) < 1e-2

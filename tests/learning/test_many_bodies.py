@@ -12,7 +12,7 @@ from carom.errors import InputError
 from carom.experiments.bodies_learning import glimpses
 from carom.learning import LatentSettings, Learned, fit_latent
 from carom.mechanics import Scene, Wall
-from carom.models import ImpactNetwork, forecast
+from carom.models import ImpactNetwork, forecast, in_scene
 from carom.systems import Billiards
 
 PLAIN = LatentSettings(scheme="constraint_exact", field="none", hidden=1, starts=1)
@@ -76,7 +76,7 @@ def test_a_model_of_two_balls_forecasts_five():
     told = replace(two.scene(), restitution=1.0)
     settings = replace(PLAIN, learned=Learned(restitution="constant", laws="kind", gap=False))
     model = fit_latent(recording.with_scene(told), settings).model
-    moved = model.in_scene(five.scene(), step_size=0.02)
+    moved = in_scene(model, five.scene(), step_size=0.02)
     start = five.random_start(8)
     predicted = forecast(moved, start, 15)
     truth = five.exact(start, 0.02 * np.arange(16))
@@ -112,7 +112,7 @@ def test_a_pull_between_two_bodies_holds_for_three():
     for distance in (0.9, 1.0, 1.1):
         slope = model.slope(jnp.array([[0.0, 0.0], [distance, 0.0]]))
         np.testing.assert_allclose(slope[1, 0], 1.5 * distance, rtol=0.1)
-    three = model.in_scene(Scene(3, 2))
+    three = in_scene(model, Scene(3, 2))
     place = jnp.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.9]])
     pairs = three._pair_slope(place)
     np.testing.assert_allclose(np.sum(pairs, axis=0), 0, atol=1e-5)
@@ -124,10 +124,10 @@ def test_what_does_not_move_to_another_scene():
     two, five = (Billiards(radii=(0.1,) * count) for count in (2, 5))
     joint = ImpactNetwork(two.scene(), 0.01, field="joint", key=jax.random.key(0))
     with pytest.raises(InputError, match="joint potential"):
-        joint.in_scene(five.scene())
+        in_scene(joint, five.scene())
     single = ImpactNetwork(Billiards(radii=(0.1,)).scene(), 0.01, key=jax.random.key(0))
     with pytest.raises(InputError, match="no pairs"):
-        single.in_scene(two.scene())
+        in_scene(single, two.scene())
     space = Billiards(radii=(0.1, 0.1), size=(1.0, 1.0, 1.0))
     with pytest.raises(InputError, match="2 dimensions"):
-        ImpactNetwork(two.scene(), 0.01, key=jax.random.key(0)).in_scene(space.scene())
+        in_scene(ImpactNetwork(two.scene(), 0.01, key=jax.random.key(0)), space.scene())
