@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from carom import programs
+from carom.storage import program_cache as programs
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 20_000

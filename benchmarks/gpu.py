@@ -30,21 +30,15 @@ import numpy as np
 
 import carom
 from carom.data import Recording
+from carom.estimation import LatentSettings, Learned, fit_latent
 from carom.evaluation import paper_rmse
-from carom.experiments.paper import EXPERIMENTS, REPORTED_SEED, Protocol
-from carom.experiments.result_file import write_arrays
-from carom.experiments.run import Unit, plan, record, run_units
-from carom.learning import (
-    LatentSettings,
-    Learned,
-    WindowedSettings,
-    fit_latent,
-    fit_many,
-    load_model,
-    save_model,
-)
+from carom.fits import load_model, save_model
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
+from carom.reproduction.paper.experiments import EXPERIMENTS, REPORTED_SEED, Protocol
+from carom.reproduction.paper.run import Unit, plan, record, run_units
+from carom.storage.result_file import write_arrays
 from carom.systems import BouncingBall
+from carom.training import WindowedSettings, fit_many
 from carom.types import State
 
 BALLS, STEPS = 132 * 128 * 16, 500

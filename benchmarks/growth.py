@@ -24,9 +24,9 @@ import jax
 
 import carom
 from benchmarks.growth_figures import write_growth_figures
-from carom.learning import fit_many
 from carom.models import CDLagrangeNetwork, forecast_many
 from carom.systems import BouncingBall, NewtonsCradle
+from carom.training import fit_many
 from carom.types import State
 
 STEP_SIZE, NOISE = 0.02, 0.05

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from carom.experiments.pictures import save_picture
-from carom.experiments.style import LINES, figure_style
+from carom.plotting.pictures import save_picture
+from carom.plotting.style import LINES, figure_style
 
 Rows = Sequence[Mapping[str, Any]]
 PAPER, CAROM, COMMAND = LINES["CD-Lagrange"], LINES["ResNet"], LINES["VIN"]

@@ -22,8 +22,8 @@ import psutil
 
 import carom
 from carom.cli import main as command_line
-from carom.learning.new_run import UNFINISHED
-from carom.learning.run_folder import MODEL
+from carom.fits.fit_directory import MODEL
+from carom.fits.new_fit_directory import UNFINISHED
 from carom.sweeps.one_fit import ROWS
 from carom.sweeps.table import RESULTS, TABLE
 

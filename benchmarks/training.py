@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 import carom
-from carom.experiments.paper import EXPERIMENTS, PROTOCOLS
-from carom.experiments.run import Unit, plan, record
-from carom.learning import fit_many
 from carom.models import MODELS
+from carom.reproduction.paper.experiments import EXPERIMENTS, PROTOCOLS
+from carom.reproduction.paper.run import Unit, plan, record
+from carom.training import fit_many
 
 SEEDS = (0, 1, 2, 3, 4)
 MEASURED = {

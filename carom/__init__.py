@@ -14,7 +14,7 @@ from carom.stopping import stop_quietly_while_loading
 
 stop_quietly_while_loading()
 
-from carom import data, evaluation, integrators, learning, mechanics, models, systems
+from carom import data, estimation, evaluation, fits, integrators, mechanics, models, systems, training
 from carom.compilation import enable_compilation_cache, multiply_in_full_precision
 from carom.data import (
     Recording,
@@ -25,20 +25,11 @@ from carom.data import (
     write_system_file,
 )
 from carom.errors import InputError
-from carom.learning import (
-    Fit,
-    LatentFit,
-    LatentSettings,
-    Learned,
-    TouchSensor,
-    WindowedSettings,
-    fit,
-    fit_many,
-    load_model,
-    save_model,
-)
+from carom.estimation import LatentFit, LatentSettings, Learned, TouchSensor
+from carom.fits import fit, load_model, save_model
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import forecast
+from carom.training import Fit, WindowedSettings, fit_many
 from carom.types import State
 from carom.version import __version__
 
@@ -60,12 +51,13 @@ __all__ = [
     "WindowedSettings",
     "__version__",
     "data",
+    "estimation",
     "evaluation",
     "fit",
     "fit_many",
+    "fits",
     "forecast",
     "integrators",
-    "learning",
     "load_model",
     "mechanics",
     "models",
@@ -74,6 +66,7 @@ __all__ = [
     "save_model",
     "simulate",
     "systems",
+    "training",
     "write_recording",
     "write_system_file",
 ]

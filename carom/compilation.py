@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -49,3 +50,21 @@ def _processor() -> str:
         ]
         description += flags[0] if flags else ""
     return hashlib.sha256(description.encode()).hexdigest()[:12]
+
+
+UNKNOWN_MEMORY = 2**33
+"""Bytes that a device is taken to have where it does not tell."""
+
+
+def device_memory() -> int:
+    """Bytes that one device has: of processors, its part of what this process may take."""
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        stated = device.memory_stats() or {}
+        return int(stated.get("bytes_limit", UNKNOWN_MEMORY))
+    limits = []
+    with suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(ValueError, OSError):  # "max" where there is no limit
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(limits, default=UNKNOWN_MEMORY) // len(jax.local_devices())

@@ -2,6 +2,9 @@
 
 import math
 
+MISSING = "–"
+"""What a table shows where there is no number."""
+
 
 def number(value: float) -> str:
     """Three significant digits.

@@ -14,7 +14,7 @@ import carom
 
 truth = carom.systems.BouncingBall(restitution=0.9)
 recording = carom.simulate(truth, steps=300, step_size=0.02, noise=0.1, seed=0)
-fit = carom.learning.fit_latent(
+fit = carom.estimation.fit_latent(
     recording, carom.LatentSettings(learned=carom.Learned(restitution="constant"))
 )
 for parameter in fit.parameters:

@@ -9,7 +9,7 @@ import carom
 
 truth = carom.systems.NewtonsCradle()
 recording = carom.simulate(truth, steps=400, step_size=0.01, noise=0.01, seed=1)
-fit = carom.learning.fit_latent(
+fit = carom.estimation.fit_latent(
     recording, carom.LatentSettings(learned=carom.Learned(restitution="constant", gap=False))
 )
 for parameter in fit.parameters:

@@ -63,7 +63,7 @@ def test_models_and_a_trained_fit(recording):
 
 
 def test_a_fit_of_latent_states(recording):
-    fit = carom.learning.fit_latent(
+    fit = carom.estimation.fit_latent(
         recording, carom.LatentSettings(learned=carom.Learned(restitution="constant"))
     )
     text = " ".join(parsed(fit._repr_html_()).itertext())

@@ -6,13 +6,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from carom.atomic import atomic_write
-from carom.cli.arguments import require_output
-from carom.cli.output import print_json, print_table, progress
-from carom.errors import require_seed
-from carom.experiments.bench import compare, read_bench, run_bench
-from carom.experiments.bench.cases import chosen
-from carom.experiments.bench.tables import (
+from carom.bench import compare, read_bench, run_bench
+from carom.bench.cases import chosen
+from carom.bench.tables import (
     FIT_HEADER,
     MODEL_HEADER,
     PEER_HEADER,
@@ -20,6 +16,10 @@ from carom.experiments.bench.tables import (
     model_rows,
     peer_rows,
 )
+from carom.cli.arguments import require_output
+from carom.cli.output import print_json, print_table, progress
+from carom.errors import require_seed
+from carom.storage.atomic import atomic_write
 
 
 def bench(

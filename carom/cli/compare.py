@@ -11,14 +11,14 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.fit import PaperSettings
 from carom.cli.output import print_json, print_table, progress
-from carom.data.files.described import read_described
-from carom.data.files.input_file import require_file
-from carom.data.files.tables import MAXIMUM_BYTES
+from carom.data.io.described import read_described
+from carom.data.io.tables import MAXIMUM_BYTES
 from carom.errors import require_range, require_seed
-from carom.experiments.pieces import unfinished
-from carom.experiments.ranking import CAROM, PAPER_MODELS, Ranked, rank_models, write_ranking
-from carom.learning import LatentSettings
-from carom.learning.fit_options import learned_from
+from carom.estimation import LatentSettings
+from carom.evaluation.compare import CAROM, PAPER_MODELS, Ranked, rank_models, write_ranking
+from carom.execution.tasks import unfinished
+from carom.fits.options import learned_from
+from carom.storage.input_file import require_file
 
 
 def compare(

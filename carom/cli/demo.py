@@ -4,7 +4,7 @@ from pathlib import Path
 
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError, require_seed
-from carom.experiments.demo import NOISE, run_demo
+from carom.reproduction.demo import NOISE, run_demo
 
 
 def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None:

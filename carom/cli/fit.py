@@ -7,16 +7,17 @@ from typing import Annotated, Literal
 import tyro
 
 from carom.cli.output import print_json, print_table, progress
-from carom.data.files.described import read_described
+from carom.data.io.described import read_described
 from carom.digits import mean_and_error, to_error
+from carom.estimation import LatentFit, Parameter, TouchSensor
+from carom.estimation.parameters.sharing import Laws
 from carom.evaluation import paper_rmse, score_held_out
-from carom.learning import Fit, LatentFit, Parameter, TouchSensor, WindowedSettings
-from carom.learning.fit_options import FitOptions, Learnable, ModelName, Recipe, TouchOption
-from carom.learning.fit_plan import FitPlan, plan_fit
-from carom.learning.ties import Laws
+from carom.fits.options import FitOptions, Learnable, ModelName, Recipe, TouchOption
+from carom.fits.plan import FitPlan, plan_fit
 from carom.models import forecast as forecast_model
 from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
+from carom.training import Fit, WindowedSettings
 
 HELD_OUT = "error of forecasts of what was held out, noise included"
 

@@ -13,19 +13,12 @@ import tyro
 from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, state_from_numbers
 from carom.cli.output import print_json
 from carom.data import Recording, Run, read_recording, write_recording
-from carom.data.files.columns import standard_columns
-from carom.data.files.described import read_described
+from carom.data.io.columns import standard_columns
+from carom.data.io.described import read_described
 from carom.errors import InputError, require_range, require_seed
-from carom.learning import (
-    BandedForecast,
-    forecast_after,
-    forecast_from,
-    load_alternatives_of,
-    load_recording_of,
-    load_run,
-    noise_in,
-)
-from carom.learning.ties import contact_name
+from carom.estimation import BandedForecast, forecast_after, forecast_from
+from carom.estimation.parameters.sharing import contact_name
+from carom.fits import load_alternatives_of, load_recording_of, load_run, noise_in
 from carom.models import AbstractModel
 from carom.models.contact_signal import GapContact
 

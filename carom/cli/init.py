@@ -9,12 +9,12 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data import Learn, SystemFile, read_recording, write_system_file
-from carom.data.files.column_guess import guess_columns
-from carom.data.files.input_file import require_file
-from carom.data.files.tables import MAXIMUM_BYTES
+from carom.data.io.column_guess import guess_columns
+from carom.data.io.tables import MAXIMUM_BYTES
 from carom.errors import InputError, require_seed
-from carom.learning.contact_guess import guess_contacts
+from carom.estimation.detection.scene_inference import guess_contacts
 from carom.mechanics import Pair, Scene, Wall
+from carom.storage.input_file import require_file
 
 
 def init(

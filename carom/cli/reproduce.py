@@ -8,34 +8,34 @@ from typing import Annotated, Literal
 
 import tyro
 
-from carom.atomic import make_folder, remove_leftovers
 from carom.cli.output import print_json, print_table, progress
 from carom.digits import mean_and_error
 from carom.errors import InputError, require_range, require_seed
-from carom.experiments.ablations import ABLATIONS
-from carom.experiments.animation import write_animations
-from carom.experiments.bodies import run_bodies, write_bodies
-from carom.experiments.bodies_figures import write_bodies_figures
-from carom.experiments.classifier import CASES, run_cases
-from carom.experiments.classifier_tables import HEADER, case_lines, write_classifier
-from carom.experiments.figures import write_figures
-from carom.experiments.formatting import spread_mean
-from carom.experiments.grid import plan_grid, run_grid
-from carom.experiments.grid_figure import write_grid_figure
-from carom.experiments.grid_tables import grid_table, write_grid
-from carom.experiments.learning import find_rows, run_rows
-from carom.experiments.learning_tables import write_learning
-from carom.experiments.measured import run_measured, write_measured
-from carom.experiments.measured_data import measured_folder
-from carom.experiments.measured_figures import write_measured_figures
-from carom.experiments.measured_tables import ratios
-from carom.experiments.paper import PROTOCOLS, REPORTED_SEED, find_experiments
-from carom.experiments.report import write_report
-from carom.experiments.results import add_oracle, write_results
-from carom.experiments.run import plan, run_units
-from carom.experiments.statistics import score, spread
-from carom.experiments.workers import available_cores
-from carom.lock import locked
+from carom.execution.workers import available_cores
+from carom.reproduction.bodies.figures import write_bodies_figures
+from carom.reproduction.bodies.run import run_bodies, write_bodies
+from carom.reproduction.formatting import spread_mean
+from carom.reproduction.measured.figures import write_measured_figures
+from carom.reproduction.measured.recordings import measured_folder
+from carom.reproduction.measured.run import run_measured, write_measured
+from carom.reproduction.measured.tables import ratios
+from carom.reproduction.paper.ablations import ABLATIONS
+from carom.reproduction.paper.animation import write_animations
+from carom.reproduction.paper.experiments import PROTOCOLS, REPORTED_SEED, find_experiments
+from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.report import write_report
+from carom.reproduction.paper.results import add_oracle, write_results
+from carom.reproduction.paper.run import plan, run_units
+from carom.reproduction.paper.statistics import score, spread
+from carom.reproduction.recipe.classifier import CASES, run_cases
+from carom.reproduction.recipe.classifier_tables import HEADER, case_lines, write_classifier
+from carom.reproduction.recipe.grid import plan_grid, run_grid
+from carom.reproduction.recipe.grid_figure import write_grid_figure
+from carom.reproduction.recipe.grid_tables import grid_table, write_grid
+from carom.reproduction.recipe.rows import find_rows, run_rows
+from carom.reproduction.recipe.rows_tables import write_learning
+from carom.storage.atomic import make_folder, remove_leftovers
+from carom.storage.lock import locked
 
 CLASSIFIER, MEASURED, BODIES = "classifier", "measured", "bodies"
 """The experiments of the recipe carom that are not rows of its table."""

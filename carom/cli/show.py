@@ -7,12 +7,12 @@ import tyro
 
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
-from carom.data.files.described import read_described
-from carom.data.files.input_file import shown
+from carom.data.io.described import read_described
 from carom.errors import InputError, require_range, require_seed
-from carom.experiments.pictures import save_picture
-from carom.experiments.scene_pictures import draw_run, write_run_animation
-from carom.experiments.style import figure_style
+from carom.plotting.pictures import save_picture
+from carom.plotting.scene_pictures import draw_run, write_run_animation
+from carom.plotting.style import figure_style
+from carom.storage.input_file import shown
 
 
 def show(

@@ -1,6 +1,6 @@
 """Recordings: container, simulation, noise, windows, files."""
 
-from carom.data.files import (
+from carom.data.io import (
     Columns,
     Learn,
     SystemFile,
@@ -12,8 +12,7 @@ from carom.data.files import (
 from carom.data.noise import add_noise, disturb_touch
 from carom.data.recording import Recording, Run
 from carom.data.simulate import Truth, simulate
-from carom.data.splitting import HeldOut, Split, hold_out
-from carom.data.windows import Windows, cut_windows
+from carom.data.split import HeldOut, Split, hold_out
 
 __all__ = [
     "Columns",
@@ -24,9 +23,7 @@ __all__ = [
     "Split",
     "SystemFile",
     "Truth",
-    "Windows",
     "add_noise",
-    "cut_windows",
     "disturb_touch",
     "hold_out",
     "read_recording",

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.data import HeldOut
-from carom.learning import forecast_after
+from carom.estimation import forecast_after
 from carom.models import AbstractModel
 
 NORMAL_BOUND = 1.645
@@ -63,7 +63,7 @@ def forecast_held_out(
     Arguments:
         model: what moves.
         part: the stretch and its history.
-        alternatives, noise, seed: as in `carom.learning.forecast_after`.
+        alternatives, noise, seed: as in `carom.estimation.forecast_after`.
     """
     begin, future = float(part.history.time[-1]), part.future
     steps = max(1, int(np.ceil((future.time[-1] - begin) / model.step_size - 1e-6)))

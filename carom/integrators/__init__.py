@@ -2,13 +2,13 @@
 
 from carom.integrators.base import Friction
 from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_half_grid, to_sample_grid
-from carom.integrators.contact_times import DECIDED_BY_GAP, EXCLUDED, SCHEDULED
-from carom.integrators.decided import decided_step
-from carom.integrators.event_driven import event_driven_motion
-from carom.integrators.events import EventReport, ReportKind
+from carom.integrators.constraint_exact.contact_times import DECIDED_BY_GAP, EXCLUDED, SCHEDULED
+from carom.integrators.constraint_exact.prescribed import decided_step
+from carom.integrators.constraint_exact.step import ImpactReport, time_of_impact_step
+from carom.integrators.event_driven.events import EventReport, ReportKind
+from carom.integrators.event_driven.motion import event_driven_motion
 from carom.integrators.rollout import consecutive, prepend, rollout
 from carom.integrators.stormer_verlet import stormer_verlet_step
-from carom.integrators.time_of_impact import ImpactReport, time_of_impact_step
 from carom.integrators.velocity_verlet import velocity_verlet_step
 
 __all__ = [

@@ -1,6 +1,5 @@
 """Pure formulae: inertia, contact operators, impact, projection, energy."""
 
-from carom.mechanics.balls import Balls
 from carom.mechanics.contact import (
     Candidate,
     ContactGeometry,
@@ -38,7 +37,6 @@ from carom.mechanics.scene import Scene
 
 __all__ = [
     "AbstractInertia",
-    "Balls",
     "Candidate",
     "ContactGeometry",
     "ContactRows",

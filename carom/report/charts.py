@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from carom.digits import number
-from carom.experiments.style import DATA, figure_style
 from carom.models import ImpactNetwork
+from carom.plotting.style import DATA, figure_style
 from carom.report.findings import DRAWN_RUNS, Findings
 from carom.report.inline_svg import HEIGHT, IMPACT, INK, MODEL, POINTS, SECOND, WIDTH, inline_svg
 

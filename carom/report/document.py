@@ -4,9 +4,7 @@ from html import escape
 from pathlib import Path
 
 from carom import __version__
-from carom.atomic import atomic_write
 from carom.errors import InputError
-from carom.experiments.page import page, table_html
 from carom.report import inline_svg, scene
 from carom.report.charts import (
     Chart,
@@ -19,7 +17,9 @@ from carom.report.charts import (
     slope_charts,
 )
 from carom.report.findings import Findings, read_findings
+from carom.report.page import page, table_html
 from carom.report.words import doubts, overview, parameters
+from carom.storage.atomic import atomic_write
 
 MOST_BYTES = 8_000_000
 """The largest page that is written."""

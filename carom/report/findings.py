@@ -13,12 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from carom.data import Run
-from carom.data.files.input_file import shown
 from carom.errors import InputError
+from carom.estimation.parameters.table import contact_name
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
-from carom.learning import FinishedRun, load_finished_run, noise_in
-from carom.learning.parameters import contact_name
-from carom.learning.run_folder import Retraced
+from carom.fits import FinishedRun, load_finished_run, noise_in
+from carom.fits.fit_directory import Retraced
 from carom.mechanics import kinetic_energy
 from carom.models import (
     AbstractModel,
@@ -27,6 +26,7 @@ from carom.models import (
     VariationalIntegratorNetwork,
     forecast,
 )
+from carom.storage.input_file import shown
 from carom.types import State
 
 PLACES = 81

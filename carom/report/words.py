@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from carom.digits import mean_and_error, number, to_error
-from carom.experiments.comparison import Table
-from carom.experiments.formatting import MISSING
+from carom.digits import MISSING, mean_and_error, number, to_error
+from carom.evaluation.tables import Table
 from carom.models import MODELS
 from carom.report.findings import Findings
 

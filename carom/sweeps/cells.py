@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from carom.data import Recording, SystemFile
-from carom.data.files.described import read_described
-from carom.data.files.input_file import complaint
+from carom.data.io.described import read_described
 from carom.errors import InputError
-from carom.fingerprint import fingerprint
-from carom.learning import recording_hash
-from carom.learning.fit_options import FitOptions
-from carom.learning.fit_plan import plan_fit
+from carom.fits import recording_hash
+from carom.fits.options import FitOptions
+from carom.fits.plan import plan_fit
+from carom.storage.fingerprint import fingerprint
+from carom.storage.input_file import complaint
 from carom.sweeps.option_values import fit_options
 from carom.sweeps.sweep_file import Range, SweepFile
 

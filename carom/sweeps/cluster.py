@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from carom.errors import InputError
-from carom.experiments.workers import available_cores
-from carom.fingerprint import source_hash
+from carom.execution.workers import available_cores
+from carom.storage.fingerprint import source_hash
 from carom.sweeps.cells import Cell
 from carom.sweeps.cluster_options import ClusterOptions, Slurm
 from carom.sweeps.crew import ONE_THREAD, AbstractCrew, one_thread_each

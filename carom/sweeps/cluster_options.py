@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from carom.data.files.toml_table import TomlTable, as_written
+from carom.data.io.toml_table import TomlTable, as_written
 
 MOST_WORKERS = 10_000
 SLURM_KEYS = ("queue", "account", "memory", "walltime", "per_job", "directives", "prologue")

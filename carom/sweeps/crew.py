@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from carom.errors import InputError
-from carom.experiments.workers import end_with_parent
-from carom.fingerprint import source_hash
+from carom.execution.workers import end_with_parent
+from carom.storage.fingerprint import source_hash
 from carom.sweeps.cells import Cell
 from carom.sweeps.one_fit import make_row
 

@@ -9,17 +9,17 @@ from typing import Any
 import jax
 
 import carom
-from carom.data.files.described import read_described
-from carom.data.files.input_file import complaint
+from carom.data.io.described import read_described
 from carom.errors import InputError
 from carom.evaluation import score_held_out
-from carom.experiments.result_file import read_result, write_result
-from carom.fingerprint import source_hash
-from carom.learning import load_finished_run, noise_in
-from carom.learning.fit_plan import plan_fit
-from carom.learning.new_run import is_finished
-from carom.learning.run_folder import FinishedRun
-from carom.lock import FolderBusyError
+from carom.fits import load_finished_run, noise_in
+from carom.fits.fit_directory import FinishedRun
+from carom.fits.new_fit_directory import is_finished
+from carom.fits.plan import plan_fit
+from carom.storage.fingerprint import source_hash
+from carom.storage.input_file import complaint
+from carom.storage.lock import FolderBusyError
+from carom.storage.result_file import read_result, write_result
 from carom.sweeps.cells import Cell, data_mark
 
 ROWS = "rows"

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from carom.data.files.input_file import complaint
-from carom.data.files.toml_table import TomlTable
-from carom.learning.fit_options import FitOptions
-from carom.learning.touch_sensor import TouchSensor
-from carom.learning.window_loss import WindowedSettings
+from carom.data.io.toml_table import TomlTable
+from carom.estimation.detection.touch_sensor import TouchSensor
+from carom.fits.options import FitOptions
+from carom.storage.input_file import complaint
+from carom.training.loss import WindowedSettings
 
 LARGEST = 10**9
 _ELSEWHERE = ("settings", "sensor", "hold_out", "seed")

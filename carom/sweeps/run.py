@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from carom.atomic import folder_made, remove_leftovers
-from carom.lock import locked
+from carom.storage.atomic import folder_made, remove_leftovers
+from carom.storage.lock import locked
 from carom.sweeps.cells import Cell, Cells
 from carom.sweeps.crew import AbstractCrew
 from carom.sweeps.one_fit import ROWS, Row, read_row, row_path

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from carom.data.files.input_file import complaint, suggestion
-from carom.data.files.toml_table import TomlTable, as_written
-from carom.data.files.toml_text import parse_toml, read_toml_text
+from carom.data.io.toml_table import TomlTable, as_written
+from carom.data.io.toml_text import parse_toml, read_toml_text
 from carom.errors import MAXIMUM_SEED
+from carom.storage.input_file import complaint, suggestion
 from carom.sweeps.cluster_options import CLUSTER_KEYS, ClusterOptions, read_cluster
 from carom.sweeps.option_values import OPTIONS, is_number, is_whole, option_value, options_table
 

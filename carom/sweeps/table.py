@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import carom
-from carom.atomic import atomic_write
-from carom.learning.run_folder import TIMING
+from carom.fits.fit_directory import TIMING
+from carom.storage.atomic import atomic_write
 from carom.sweeps.run import Line, Outcome
 
 TABLE, RESULTS = "table.csv", "results.json"

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float
 
 from carom.errors import InputError
 from carom.integrators import EventReport, ReportKind, event_driven_motion
-from carom.mechanics import Balls, ContactGeometry, Pair, Plane, Wall
+from carom.integrators.event_driven.balls import Balls
+from carom.mechanics import ContactGeometry, Pair, Plane, Wall
 from carom.systems.base import AbstractSystem, float64_state
 from carom.types import Coordinates, Scalar, State, Trajectory
 

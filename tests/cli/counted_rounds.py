@@ -7,7 +7,7 @@ import os
 import sys
 
 from carom.cli import main
-from carom.learning.checkpoints import Stage
+from carom.storage.checkpoints import Stage
 
 
 def note_rounds(log: str) -> None:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from carom.bench.run import KIND, SCHEMA
 from carom.cli import main
-from carom.experiments.bench.run import KIND, SCHEMA
-from tests.experiments.stored_bench import STORED
+from tests.bench.stored_bench import STORED
 
 CASE = "pendulum-stormer-verlet"
 
@@ -57,7 +57,7 @@ def test_refusals_come_before_any_work(tmp_path, capsys, monkeypatch):
 
 
 def test_what_is_skipped_is_said(capsys, monkeypatch):
-    monkeypatch.setattr("carom.experiments.bench.run.missing", lambda: ("torchdiffeq",))
+    monkeypatch.setattr("carom.bench.run.missing", lambda: ("torchdiffeq",))
     main(["bench", "--only", "torchdiffeq"])
     said = capsys.readouterr().out.strip().splitlines()
     assert said == ["Skipped torchdiffeq: torchdiffeq cannot be found; install the extra bench."]

@@ -12,9 +12,9 @@ import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
 from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
-from carom.learning.fit_options import FitOptions
-from carom.learning.fit_plan import plan_fit
-from carom.learning.run_folder import UNFINISHED
+from carom.fits.fit_directory import UNFINISHED
+from carom.fits.options import FitOptions
+from carom.fits.plan import plan_fit
 from carom.systems import BouncingBall
 from tests.campaign import shortened
 from tests.riders import encounters

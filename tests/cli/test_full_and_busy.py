@@ -13,9 +13,9 @@ import pytest
 from carom.cli import main
 from carom.cli.reproduce import _folder
 from carom.errors import InputError
-from carom.learning import load_run, save_run
-from carom.learning.run_folder import MODEL, UNFINISHED
-from carom.lock import locked
+from carom.fits import load_run, save_run
+from carom.fits.fit_directory import MODEL, UNFINISHED
+from carom.storage.lock import locked
 from tests.data.test_bad_files import contents
 
 ROOT = Path(__file__).parents[2]
@@ -68,12 +68,12 @@ def test_a_disk_that_is_full_at_the_end_keeps_the_work(ball, small_disk, capsys,
         save_run(*arguments, **options)
 
     with monkeypatch.context() as context:
-        context.setattr("carom.learning.fit_plan.save_run", save_on_small_disk)
+        context.setattr("carom.fits.plan.save_run", save_on_small_disk)
         error = refused(capsys, command)
     assert "cannot be written" in error
     assert [path.name for path in run.iterdir()] == [UNFINISHED]
     small_disk(2**30)
-    monkeypatch.setattr("carom.learning.windowed.train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("carom.training.recipe.train", lambda *_: pytest.fail("trained again"))
     main(command)
     assert load_run(run)[1]["settings"]["epochs"] == 4
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from carom.cli import main
-from carom.learning.run_folder import MODEL, TIMING
+from carom.fits.fit_directory import MODEL, TIMING
 
 ROOT = Path(__file__).parents[2]
 FITS = {

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 import carom
 from carom.cli import COMMANDS, main
 from carom.data import SystemFile, write_system_file
-from carom.learning import save_model
+from carom.fits import save_model
 from carom.mechanics import Scene, Wall
 from carom.models import ResNet
 from tests.data.test_bad_files import RECORDINGS, SYSTEM_FILES, contents

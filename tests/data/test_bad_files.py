@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-import carom.data.files.tables
+import carom.data.io.tables
 from carom.data import Columns, read_recording, read_system_file
 from carom.errors import InputError
 from carom.mechanics import Scene
@@ -637,7 +637,7 @@ def test_wrong_system_files_get_one_sentence(case: Case, tmp_path: Path):
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
 def test_tables_are_refused_by_their_declared_size(suffix: str, tmp_path: Path, monkeypatch):
     content = {"csv": csv, "parquet": parquet, "npz": npz}[suffix]()
-    monkeypatch.setattr(carom.data.files.tables, "MAXIMUM_VALUES", 10)
+    monkeypatch.setattr(carom.data.io.tables, "MAXIMUM_VALUES", 10)
     check(
         Case("large", f"ball.{suffix}", content, ("rows of 2 columns", "at most 10")),
         read_recording,

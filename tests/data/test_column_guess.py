@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carom.data.files.column_guess import guess_columns
+from carom.data.io.column_guess import guess_columns
 from carom.errors import InputError
 
 ROWS = 60

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import carom.data.files.recording_file as files
-from carom.atomic import atomic_write
+import carom.data.io.recording_file as files
 from carom.data import Columns, Recording, Run, read_recording, simulate, write_recording
 from carom.errors import InputError
 from carom.mechanics import Scene
+from carom.storage.atomic import atomic_write
 from carom.systems import BouncingBall
 
 FORMATS = ["csv", "parquet", "npz"]

@@ -25,29 +25,30 @@ from carom.data import (
     read_system_file,
     write_recording,
 )
-from carom.data.files.column_guess import guess_columns
-from carom.data.files.system_file import format_system_file
-from carom.experiments.measured_data import (
+from carom.data.io.column_guess import guess_columns
+from carom.data.io.system_file import format_system_file
+from carom.estimation.detection.scene_inference import guess_contacts
+from carom.fits import load_run, noise_in, save_model
+from carom.fits.fit_directory import ALTERNATIVES, HISTORY, MODEL, MOTIONS, RECORDING
+from carom.fits.posterior_file import save_alternatives
+from carom.mechanics import Pair, Scene, Wall
+from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
+from carom.report.findings import read_findings
+from carom.report.words import doubts, parameters
+from carom.reproduction.measured.recordings import (
     CHECKS,
     PENDULUM,
     pendulum_recording,
     read_air_track,
     read_pendulum,
 )
-from carom.experiments.units import ORACLE_FILE, load_oracle, load_units
-from carom.learning import load_run, noise_in, save_model, together
-from carom.learning.alternatives_file import save_alternatives
-from carom.learning.checkpoints import Progress
-from carom.learning.contact_guess import guess_contacts
-from carom.learning.run_folder import ALTERNATIVES, HISTORY, MODEL, MOTIONS, RECORDING
-from carom.learning.tensor_file import write_tensors
-from carom.mechanics import Pair, Scene, Wall
-from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
-from carom.report.findings import read_findings
-from carom.report.words import doubts, parameters
-from tests.experiments.synthetic_units import write_units
-from tests.experiments.test_measured_data import folder_of
+from carom.reproduction.paper.trials import ORACLE_FILE, load_oracle, load_units
+from carom.storage.checkpoints import Progress
+from carom.storage.tensor_file import write_tensors
+from carom.training import together
 from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
+from tests.reproduction.synthetic_trials import write_units
+from tests.reproduction.test_measured_data import folder_of
 
 BALL = Scene(1, 1, (Wall(0, (1.0,)),), restitution=0.8)
 PLANE = Scene(2, 2, (Wall(0, (0.0, 1.0)), Wall(1, (0.0, 1.0)), Pair(0, 1, 0.2)), masses=(1.0, 2.0))

@@ -9,10 +9,11 @@ import pytest
 
 import carom
 from carom.errors import InputError
-from carom.learning import fit_latent, fit_windowed
-from carom.learning.contact_guess import guess_contacts
+from carom.estimation import fit_latent
+from carom.estimation.detection.scene_inference import guess_contacts
 from carom.mechanics import Scene, Wall
 from carom.models import CDLagrangeNetwork
+from carom.training import fit_windowed
 from tests.hostile.odd_motions import odd_motion
 
 BALL = Scene(1, 1, (Wall(0, (1.0,)),))

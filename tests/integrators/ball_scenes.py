@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import Phase, settings
 
 from carom.integrators import event_driven_motion
-from carom.mechanics import Balls
+from carom.integrators.event_driven.balls import Balls
 from carom.types import State
 
 motion = jax.jit(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from carom.mechanics import Balls
+from carom.integrators.event_driven.balls import Balls
 from carom.types import State
 from tests.campaign import shortened
 from tests.integrators.ball_scenes import (

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from carom.mechanics import Balls
+from carom.integrators.event_driven.balls import Balls
 from carom.types import State
 from tests.campaign import shortened
 from tests.integrators.ball_scenes import motion

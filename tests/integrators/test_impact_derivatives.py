@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from carom.integrators import event_driven_motion, time_of_impact_step
-from carom.mechanics import Balls, ContactGeometry, Masses, Pair, Wall
+from carom.integrators.event_driven.balls import Balls
+from carom.mechanics import ContactGeometry, Masses, Pair, Wall
 from carom.types import State
 from tests.campaign import shortened
 from tests.integrators.ball_scenes import box_planes, examples

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carom.integrators.neighbours import neighbour_lists
+from carom.integrators.event_driven.neighbours import neighbour_lists
 from tests.campaign import shortened
 from tests.integrators.ball_scenes import balls_in_a_box, energies, least_gap, motion, scattered_states
 

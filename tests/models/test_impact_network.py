@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from carom.learning import load_model, save_model
+from carom.fits import load_model, save_model
 from carom.mechanics import Pair, Scene, Wall, chain
 from carom.models import ImpactNetwork, forecast, rollout
 from carom.systems import BouncingBall

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carom.errors import InputError
-from carom.learning import load_finished_run
+from carom.fits import load_finished_run
 from carom.report import write_run_report
 from carom.report.inline_svg import inline_svg
 from carom.report.words import in_words

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from carom.cli import main
-from carom.fingerprint import source_hash
+from carom.storage.fingerprint import source_hash
 from carom.sweeps.cells import Cell
 from carom.sweeps.crew import AbstractCrew
 from carom.sweeps.one_fit import make_row

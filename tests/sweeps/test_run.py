@@ -7,10 +7,10 @@ import time
 import pytest
 
 from carom.errors import InputError
-from carom.fingerprint import source_hash
-from carom.learning import load_finished_run
-from carom.learning.fit_plan import FitPlan
-from carom.lock import locked
+from carom.fits import load_finished_run
+from carom.fits.plan import FitPlan
+from carom.storage.fingerprint import source_hash
+from carom.storage.lock import locked
 from carom.sweeps.cells import Cells
 from carom.sweeps.one_fit import ChangedError, make_row, row_path
 from carom.sweeps.run import swept

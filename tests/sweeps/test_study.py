@@ -4,7 +4,7 @@ from math import log10
 
 import pytest
 
-from carom.experiments.result_file import write_result
+from carom.storage.result_file import write_result
 from carom.sweeps.one_fit import row_path
 from tests.sweeps.conftest import SWEEP, Here, run
 from tests.sweeps.test_run import tables

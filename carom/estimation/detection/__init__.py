@@ -1,0 +1,1 @@
+"""Impacts found in recordings, and the scene that they imply."""

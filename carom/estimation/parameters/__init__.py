@@ -1,0 +1,1 @@
+"""What is estimated: parameters, their sharing and their report."""

@@ -1,0 +1,1 @@
+"""Segments, sensitivities and block Levenberg–Marquardt."""

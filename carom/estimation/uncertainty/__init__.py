@@ -1,0 +1,1 @@
+"""Posterior samples and diagnostics."""

@@ -1,0 +1,1 @@
+"""Independent tasks on several processes, with finished ones kept on disk."""

@@ -1,1 +1,0 @@
-"""The paper and the demonstrations, as data: configs, runs, tables, figures."""

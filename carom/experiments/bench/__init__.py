@@ -1,6 +1,0 @@
-"""Speed, measured: the same work for every model and both recipes, each case in a process of its own."""
-
-from carom.experiments.bench.comparison import compare, read_bench
-from carom.experiments.bench.run import run_bench
-
-__all__ = ["compare", "read_bench", "run_bench"]

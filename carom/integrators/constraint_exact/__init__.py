@@ -1,0 +1,1 @@
+"""Velocity Verlet with impacts at their instants inside the step."""

@@ -1,0 +1,1 @@
+"""Balls among planes in a uniform field, event by event."""

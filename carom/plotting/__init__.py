@@ -1,0 +1,1 @@
+"""What figures have in common: style, files, scenes and animations."""

@@ -1,0 +1,1 @@
+"""The published experiments: configurations, runs, tables and figures."""

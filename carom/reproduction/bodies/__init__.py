@@ -1,0 +1,1 @@
+"""Many bodies in one to three dimensions."""

@@ -1,0 +1,124 @@
+"""The demonstration: a bouncing ball without a touch sensor, beside the paper's recipe with one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from carom.data import Recording, simulate
+from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.evaluation import contact_score, fit_oracle, paper_rmse
+from carom.models import CDLagrangeNetwork, Forecast, forecast
+from carom.plotting.style import DATA, figure_style, line
+from carom.storage.atomic import atomic_write
+from carom.systems import BouncingBall
+from carom.training import WindowedSettings, fit_windowed
+from carom.types import Trajectory
+
+STEPS, STEP_SIZE, NOISE = 519, 0.02, 0.2
+SETTINGS = WindowedSettings(
+    epochs=600, learning_rate=1e-2, schedule="cosine", l2=1e-4, reduction="sum", contact_inputs="observed"
+)
+CAROM, PAPER, ORACLE = "recipe carom, no touch, e and floor unknown", "recipe paper, with touch", "oracle"
+
+
+@dataclass(frozen=True)
+class DemoRow:
+    """One line of the table: a model, its error on the training span, and its bounces."""
+
+    model: str
+    error: float
+    bounces: str
+    seconds: float
+
+
+def run_demo(
+    folder: Path, *, seed: int = 0, progress: Callable[[str, float], None] | None = None
+) -> tuple[list[DemoRow], tuple[str, ...], Path]:
+    """Fit the paper's noisy ball by both recipes: the table, the parameters in words, the figure's path."""
+    ball = BouncingBall(radius=0.01)
+    truth = ball.exact(ball.start, np.arange(STEPS + 1) * STEP_SIZE)
+    recording = simulate(ball, steps=STEPS, step_size=STEP_SIZE, noise=NOISE, seed=seed)
+    tell = progress or (lambda name, share: None)
+    # Released from rest at a known height; everything else is estimated.
+    settings = LatentSettings(learned=Learned(restitution="constant"))
+    latent = fit_latent(recording, settings, starts=[ball.start], seed=seed)
+    tell(CAROM, 1.0)
+    untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
+    windowed = fit_windowed(
+        untrained, recording, SETTINGS, seed=seed, progress=lambda share: tell(PAPER, share)
+    )
+    start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
+    forecasts = {
+        CAROM: forecast(latent.model, start, STEPS),
+        PAPER: forecast(windowed.model, start, STEPS),
+    }
+    seconds = {CAROM: latent.seconds, PAPER: windowed.seconds}
+    rows = [
+        DemoRow(name, paper_rmse(motion, truth), _bounces(motion, truth), seconds[name])
+        for name, motion in forecasts.items()
+    ]
+    oracle = fit_oracle(ball, recording, bounds={"gravity": (9.6, 10.0)})
+    best = oracle.system.exact(ball.start, truth.time)
+    rows.append(DemoRow(f"{ORACLE}: true equations, g fitted", paper_rmse(best, truth), "", float("nan")))
+    slopes = {CAROM: latent.model.slope, PAPER: windowed.model.potential.gradient}
+    path = folder / "ball.png"
+    _draw(path, truth, recording, forecasts, slopes)
+    return rows, tuple(parameter.words for parameter in latent.parameters), path
+
+
+def _bounces(predicted: Forecast, truth: Trajectory) -> str:
+    """Bounces on time of those in truth, for a model that has a contact signal."""
+    if predicted.contact.shape[1] == 0:
+        return "no contact signal"
+    score = contact_score(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
+    return f"{score.true_events - score.missed - score.mistimed} of {score.true_events}"
+
+
+def _draw(
+    path: Path,
+    truth: Trajectory,
+    recording: Recording,
+    forecasts: dict[str, Forecast],
+    slopes: dict[str, Callable],
+) -> None:
+    """Height over time, phase portrait, and the learned force of gravity."""
+    data = recording.runs[0]
+    assert data.velocity is not None
+    matplotlib.use("Agg")
+    with figure_style():
+        figure = Figure(figsize=(10, 3.2), layout="constrained")
+        height, phase, slope = figure.subplots(1, 3)
+        height.plot(data.time, data.position[:, 0, 0], **DATA, label="data")
+        height.plot(truth.time, truth.position[:, 0, 0], **line("truth"))
+        phase.plot(data.position[:, 0, 0], data.velocity[:, 0, 0], **DATA)
+        phase.plot(truth.position[:, 0, 0], truth.velocity[:, 0, 0], **line("truth"))
+        for name, motion in forecasts.items():
+            position, velocity = np.asarray(motion.position)[:, 0, 0], np.asarray(motion.velocity)[:, 0, 0]
+            height.plot(truth.time, position, **_style(name))
+            phase.plot(position, velocity, **_style(name))
+        height.set(xlabel="time / s", ylabel="height / m", title="forecast from the first state")
+        phase.set(xlabel="height / m", ylabel="velocity / (m/s)", title="phase portrait")
+        height.set_ylim(-1.5, 12)
+        phase.set(xlim=(-1.5, 12), ylim=(-17, 17))
+
+        places = np.linspace(0, 10, 101)
+        slope.plot(places, np.full_like(places, 9.81), **line("truth"))
+        for name, gradient in slopes.items():
+            learned = jax.vmap(gradient)(jnp.asarray(places[:, None, None], "float32"))
+            slope.plot(places, np.asarray(learned)[:, 0, 0], **_style(name))
+        slope.set(xlabel="height / m", ylabel="∂U/∂q / N", title="learned potential's slope", ylim=(8.5, 11))
+        handles, labels = height.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        with atomic_write(path) as temporary:
+            figure.savefig(temporary, format="png")
+
+
+def _style(name: str) -> dict:
+    """The two recipes in two of the palette's lines."""
+    return {**line("CD-Lagrange" if name == CAROM else "ResNet"), "label": name}

@@ -1,0 +1,157 @@
+"""Collisions of two bodies on a line: velocities by straight lines, and what a model foretells of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from carom.data import Run
+from carom.estimation.detection.impacts import find_impacts
+from carom.estimation.parameters.per_run import RunUnknowns, with_run
+from carom.mechanics import Scene
+from carom.models import ImpactNetwork, forecast
+from carom.types import State
+
+Velocities = Float[np.ndarray, "collisions 2"]
+
+
+@dataclass(frozen=True, eq=False)
+class Collision:
+    """A run by straight lines through its samples before the contact and after it.
+
+    Arguments:
+        time: of all samples.
+        position: the two positions at the last sample before the contact, on their lines.
+        start: which sample that is.
+        end: samples after the contact, through which the lines go.
+        instant, gap: where the line of the gap before meets that after.
+        before, after: slopes of the lines.
+    """
+
+    time: Float[np.ndarray, "samples"]
+    position: Float[np.ndarray, "2"]
+    start: int
+    end: Int[np.ndarray, "few"]
+    instant: float
+    gap: float
+    before: Float[np.ndarray, "2"]
+    after: Float[np.ndarray, "2"]
+
+    @property
+    def closing_speed(self) -> float:
+        return float(self.before[1] - self.before[0])
+
+    @property
+    def restitution(self) -> float:
+        return float((self.after[0] - self.after[1]) / self.closing_speed)
+
+    @property
+    def mass_ratio(self) -> float:
+        """Of the second body to the first, by what each velocity changes."""
+        change = self.after - self.before
+        return float(-change[0] / change[1])
+
+
+def measure_collision(run: Run, scene: Scene, *, seconds: float, blind: int) -> Collision | None:
+    """The likeliest impact of a run by straight lines; None where there is none.
+
+    Arguments:
+        seconds: how much of the motion either side of the contact the lines go through.
+        blind: samples either side of the impact that the contact may take.
+    """
+    found = find_impacts(run, scene, sensor=None, masses_known=False, blind=blind)
+    if not found.chosen.any():
+        return None
+    step = int(np.argmax(np.where(found.chosen[:, 0], found.log_odds[:, 0], -np.inf)))
+    index, middle = np.arange(len(run)), run.time[step]
+    reach = seconds + blind * float(np.median(np.diff(run.time)))
+    near = np.abs(run.time - middle) <= reach
+    early, late = near & (index <= step - blind), near & (index > step + blind)
+    if min(early.sum(), late.sum()) < 3:
+        return None
+    time, position = run.time - middle, run.position[:, :, 0]
+    (before, level_before), (after, level_after) = (
+        np.polyfit(time[part], position[part], 1) for part in (early, late)
+    )
+    rates, levels = before - after, level_after - level_before
+    instant = (levels[0] - levels[1]) / (rates[0] - rates[1])
+    start = int(np.flatnonzero(early)[-1])
+    return Collision(
+        time=run.time,
+        position=level_before + before * time[start],
+        start=start,
+        end=np.flatnonzero(late),
+        instant=float(middle + instant),
+        gap=float((level_before[0] - level_before[1]) + (before[0] - before[1]) * instant),
+        before=before,
+        after=after,
+    )
+
+
+def foretell(
+    model: ImpactNetwork, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"] | None
+) -> Velocities:
+    """Velocities after each collision by the model, from its positions and velocities before.
+
+    The model moves on from the last sample before the contact; its bodies meet at the gap where the measured
+    lines do. Its own motion is measured as the data were: by straight lines through the same samples.
+
+    Arguments:
+        mass_ratios: of the second body to the first in each collision; as the model has them where None.
+    """
+    starts = State(
+        jnp.asarray([c.position for c in collisions], jnp.float32)[:, :, None],
+        jnp.asarray([c.before for c in collisions], jnp.float32)[:, :, None],
+    )
+    count = len(collisions)
+    gaps = jnp.asarray([[c.gap] for c in collisions], jnp.float32) - model.contact.shift[None]
+    masses = jnp.zeros((count, 0))
+    if mass_ratios is not None:
+        known = model.log_mass[1] - model.log_mass[0]
+        masses = jnp.log(jnp.asarray(mass_ratios, jnp.float32))[:, None] - known
+    runs = RunUnknowns(gaps, jnp.zeros((count, 0)), masses)
+    steps = max(int(c.end[-1]) - c.start for c in collisions)
+    paths = np.asarray(_forecasts(model, starts, runs, steps), float)
+    slopes = [
+        np.polyfit(c.time[c.end] - c.instant, path[c.end - c.start], 1)[0]
+        for c, path in zip(collisions, paths, strict=True)
+    ]
+    return np.array(slopes)
+
+
+@eqx.filter_jit
+def _forecasts(
+    model: ImpactNetwork, starts: State, runs: RunUnknowns, steps: int
+) -> Float[Array, "collisions samples 2"]:
+    def one(start, run):
+        return forecast(with_run(model, run), start, steps).position[:, :, 0]
+
+    return jax.vmap(one)(starts, runs)
+
+
+def with_constant(model: ImpactNetwork, restitution: float) -> ImpactNetwork:
+    """The same model with one e at all speeds."""
+    law = jnp.zeros_like(model.restitution).at[:, 0].set(restitution)
+    return eqx.tree_at(lambda m: m.restitution, model, law)
+
+
+def best_constant(
+    model: ImpactNetwork, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"] | None
+) -> float:
+    """The one e that foretells the measured velocities after these collisions best, by least squares.
+
+    What is foretold is a straight line in e, but for a field that bends the motion after the impact.
+    """
+    measured = np.array([c.after for c in collisions])
+    low, high = (foretell(with_constant(model, e), collisions, mass_ratios) for e in (0.25, 0.75))
+    slope = (high - low) / 0.5
+    best = 0.25 + np.sum(slope * (measured - low)) / np.sum(slope**2)
+    return float(np.clip(best, 0.0, 1.0))
+
+
+def root_mean_square(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

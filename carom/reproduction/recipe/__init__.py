@@ -1,0 +1,1 @@
+"""Our recipe on the same systems."""

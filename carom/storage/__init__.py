@@ -1,0 +1,1 @@
+"""Files: atomic writes, locks, tensors, checkpoints, the cache of compiled programs."""

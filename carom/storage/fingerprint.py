@@ -1,0 +1,46 @@
+"""A hash of everything that a result depends on, the same in every process."""
+
+import hashlib
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from carom.version import __version__
+
+
+def fingerprint(*parts: Any) -> str:
+    """Changes with the version, with any field of `parts`, and with any element of arrays in them.
+
+    Not made from `repr`: Equinox leaves out fields that are the default object itself, which a copy made for
+    another process no longer is; and NumPy leaves out most of a long array.
+    """
+    return hashlib.sha256(f"{__version__} {_canonical(parts)}".encode()).hexdigest()
+
+
+@cache
+def source_hash() -> str:
+    """A hash of the package's source files, to tell which code made a result."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = ", ".join(
+            f"{field.name}={_canonical(getattr(value, field.name))}" for field in fields(value)
+        )
+        return f"{type(value).__name__}({inside})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_canonical(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(_canonical(part) for part in value) + ")"
+    if isinstance(value, np.ndarray | jax.Array):
+        array = np.asarray(value, order="C")
+        return f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+    return repr(value)

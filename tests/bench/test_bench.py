@@ -1,0 +1,97 @@
+"""Stored runs of `carom bench`: compared, refused and shown."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from carom.bench import compare, read_bench
+from carom.bench.cases import MODEL_CASES, NAMES, chosen
+from carom.bench.comparison import MAXIMUM_BYTES
+from carom.bench.tables import fit_rows, model_rows, peer_rows
+from carom.errors import InputError
+from tests.bench.stored_bench import STORED
+
+
+def test_ratios_say_how_many_times_better():
+    slower = copy.deepcopy(STORED)
+    for row in slower["rows"]:
+        for name in row["figures"]:
+            row["figures"][name] *= 0.5 if "per_" in name else 2.0
+    ratios = compare(STORED, slower)["ratios"]
+    assert set(ratios) == {row["case"] for row in STORED["rows"]}
+    for case in ratios.values():
+        np.testing.assert_allclose(list(case.values()), 2.0)
+    # What is neither a rate nor a cost is not better or worse.
+    assert "epochs" not in ratios["fit-paper"]
+    assert "time_ratio" not in ratios["torchdiffeq"]
+
+
+def test_differences_besides_time_are_told():
+    other = copy.deepcopy(STORED)
+    assert compare(STORED, other)["differences"] == []
+    other["machine"]["processor"] = "an older one"
+    other["versions"]["torch"] = "2.0"
+    other["quick"] = not other["quick"]
+    told = compare(STORED, other)["differences"]
+    assert told[0] == "processor: an older one then, a fast one now"
+    assert told[1] == "torch: 2.0 then, none now"
+    assert "--quick" in told[2]
+
+
+def test_cases_in_one_run_alone_have_no_ratios():
+    fewer = {**STORED, "rows": STORED["rows"][:1]}
+    assert list(compare(STORED, fewer)["ratios"]) == [STORED["rows"][0]["case"]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "not JSON",
+        "[1, 2]",
+        '{"rows": []}',
+        '{"kind": "carom bench", "schema": 99}',
+        json.dumps({**STORED, "rows": [{"case": "ball", "figures": {"error": "small"}}]}),
+        json.dumps({**STORED, "machine": None}),
+        "[" * 100_000,
+    ],
+)
+def test_foreign_files_are_refused(content, tmp_path):
+    path = tmp_path / "stored.json"
+    path.write_text(content)
+    with pytest.raises(InputError) as refusal:
+        read_bench(path)
+    assert str(refusal.value).startswith(f"{path}: ")
+    assert str(refusal.value).count("\n") == 0
+
+
+def test_what_was_written_is_read(tmp_path):
+    path = tmp_path / "stored.json"
+    path.write_text(json.dumps(STORED))
+    assert path.stat().st_size < MAXIMUM_BYTES
+    assert read_bench(path) == STORED
+
+
+def test_names_choose_by_their_beginning():
+    assert chosen(()) == NAMES
+    assert chosen(("cradle", "fit-c")) == ("cradle-cd-lagrange", "fit-carom")
+    with pytest.raises(InputError, match="no case balls"):
+        chosen(("ball", "balls"))
+
+
+def test_every_kind_of_model_is_measured():
+    kinds = {(case.model, case.options.get("scheme")) for case in MODEL_CASES.values() if case.trained}
+    assert {model for model, _ in kinds} == {"cd-lagrange", "vin", "resnet", "contact-resnet"}
+    assert ("vin", "stormer_verlet") in kinds
+
+
+def test_tables_show_ratios_to_the_published_code():
+    (model,) = model_rows(STORED)
+    assert model[:4] == ("ball, CD-Lagrange", "1600", "160–200", "8.0×")
+    by_carom, by_paper = fit_rows(STORED)
+    assert by_carom[5] == "30.0×"  # 10 of 300 CPU-seconds
+    assert by_paper[0].endswith("1500 epochs")
+    assert by_paper[4:6] == ("150", "6.0×")  # the published code's time for half its epochs
+    assert peer_rows(STORED)[-1] == ("ratio", "1×", "100×", "10×")

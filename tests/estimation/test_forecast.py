@@ -1,0 +1,176 @@
+"""Last states, draws from a fit, and the bands they make."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import carom
+from carom.data import Run, hold_out
+from carom.errors import InputError
+from carom.estimation import fit_latent_many, forecast_after, forecast_from
+from carom.estimation.last_state import last_state, last_stretch
+from carom.estimation.uncertainty.laplace import DRAWS
+from carom.evaluation import forecast_held_out
+from carom.fits.posterior_file import load_alternatives, save_alternatives
+from carom.models import CDLagrangeNetwork, ImpactNetwork, ResNet
+from carom.systems import BouncingBall
+from carom.training import together
+from carom.types import State
+
+SETTINGS = carom.LatentSettings(learned=carom.Learned(restitution="constant"))
+
+
+@pytest.fixture(scope="module")
+def ball():
+    """A ball with one bounce in what is fitted, and a fit of it."""
+    system = BouncingBall(restitution=0.8)
+    recording = carom.simulate(system, steps=150, step_size=0.02, noise=0.05, seed=101)
+    return system, recording, carom.fit(recording, settings=SETTINGS)
+
+
+def free_fall(scene_of, gravity: float) -> ImpactNetwork:
+    """A model whose force is constant: the slope of one hidden unit far on its linear side."""
+    model = ImpactNetwork.for_recording(scene_of, hidden=1, key=jax.random.key(0))
+    potential = eqx.tree_at(
+        lambda p: (p.weight, p.bias, p.output),
+        model.potential,
+        (jnp.ones((1, 1)), jnp.full((1,), 60.0), jnp.full((1,), gravity)),
+    )
+    return eqx.tree_at(lambda m: m.potential, model, potential)
+
+
+def test_the_last_state_of_free_fall():
+    """Positions alone, exact and at uneven steps: the state at the end is that of the parabola."""
+    recording = carom.simulate(BouncingBall(), steps=40, step_size=0.02)
+    model = free_fall(recording, 9.81)
+    time = np.cumsum(0.02 * (1 + 0.3 * np.sin(np.arange(30))))
+    height = 10 + 2 * time - 0.5 * 9.81 * time**2
+    ahead = forecast_after(model, Run(time, height[:, None, None]), 10, noise=(1e-3, float("nan")))
+    later = time[-1] + 0.02 * np.arange(11)
+    np.testing.assert_allclose(ahead.position[:, 0, 0], 10 + 2 * later - 0.5 * 9.81 * later**2, atol=1e-3)
+    np.testing.assert_allclose(ahead.velocity[:, 0, 0], 2 - 9.81 * later, atol=1e-2)
+    assert ahead.low is None
+
+
+def test_the_last_state_is_as_uncertain_as_a_straight_line_makes_it():
+    """Least squares of a parabola of known curvature: the variance at its end has a closed form."""
+    recording = carom.simulate(BouncingBall(), steps=40, step_size=0.02)
+    model = free_fall(recording, 9.81)
+    count, noise, step = 30, 0.1, 0.02
+    time = step * np.arange(count)
+    height = 50 - 0.5 * 9.81 * time**2
+    noisy = height + noise * np.random.default_rng(0).standard_normal(count)
+    spread = _spread_of_ends(together([model] * 400), Run(time, noisy[:, None, None]), noise)
+    centred = time - time.mean()
+    expected = noise * np.sqrt(1 / count + centred[-1] ** 2 / (centred @ centred))
+    np.testing.assert_allclose(spread, expected, rtol=0.15)
+
+
+def _spread_of_ends(models, run: Run, noise: float) -> float:
+    """Standard deviation of the last position, each model drawing one."""
+    stretch = last_stretch(run, models.scene, (noise, float("nan")))
+    with jax.enable_x64(True):
+        models = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), models)
+        normal = np.random.default_rng(1).standard_normal((400, stretch.guess.size))
+        _, drawn = eqx.filter_vmap(last_state, in_axes=(eqx.if_array(0), None, 0))(
+            models, stretch, jnp.asarray(normal)
+        )
+        return float(np.std(np.asarray(drawn.position)))
+
+
+@pytest.mark.campaign
+def test_draws_have_the_errors_that_are_reported(ball):
+    _, _, fit = ball
+    restitution, surface = fit.parameters
+    drawn = np.asarray(fit.draws.restitution)[:, 0, 0]
+    assert len(drawn) == DRAWS
+    np.testing.assert_allclose(drawn.std(), restitution.standard_error, rtol=0.35)
+    np.testing.assert_allclose(drawn.mean(), restitution.value, atol=restitution.standard_error)
+    shifts = np.asarray(fit.draws.contact.shift)[:, 0]
+    np.testing.assert_allclose(shifts.std(), surface.standard_error, rtol=0.35)
+
+
+def test_a_band_opens_from_a_known_start_and_holds_the_truth(ball):
+    system, _, fit = ball
+    ahead = forecast_from(fit.model, system.start, 120, alternatives=fit.draws)
+    truth = system.exact(system.start, 0.02 * np.arange(121))
+    widths = (ahead.high - ahead.low)[0, :, 0, 0]
+    assert widths[0] == 0
+    assert widths[30] < widths[60]
+    away = np.abs(ahead.position - truth.position)[1:60, 0, 0]
+    assert (away < 4 * widths[1:60] + 1e-6).all()
+
+
+def test_a_band_without_doubt_has_no_width(ball):
+    system, _, fit = ball
+    one = forecast_from(fit.model, system.start, 20)
+    assert (one.members, one.low) == (0, None)
+    same = jax.tree.map(np.asarray, fit.draws)
+    still = eqx.tree_at(
+        lambda m: (m.potential.change, m.contact.shift, m.restitution),
+        same,
+        (
+            jax.tree.map(np.zeros_like, same.potential.change),
+            np.repeat(np.asarray(fit.model.contact.shift)[None], DRAWS, axis=0),
+            np.repeat(np.asarray(fit.model.restitution)[None], DRAWS, axis=0),
+        ),
+    )
+    ahead = forecast_from(fit.model, system.start, 80, alternatives=still)
+    np.testing.assert_allclose(ahead.high, ahead.low, atol=1e-9)
+    np.testing.assert_allclose(ahead.low[0], ahead.position, atol=1e-9)
+
+
+def test_alternatives_survive_a_round_trip(ball, tmp_path):
+    _, _, fit = ball
+    path = tmp_path / "alternatives.safetensors"
+    save_alternatives(fit.draws, path)
+    loaded = load_alternatives(path, fit.model)
+    for old, new in zip(jax.tree.leaves(fit.draws), jax.tree.leaves(loaded), strict=True):
+        np.testing.assert_array_equal(old, new)
+    other = CDLagrangeNetwork(fit.model.scene, 0.02, hidden=4, key=jax.random.key(0))
+    with pytest.raises(InputError, match="another kind of model"):
+        load_alternatives(path, other)
+    wider = ImpactNetwork(fit.model.scene, 0.02, hidden=5, key=jax.random.key(0))
+    with pytest.raises(InputError, match="should be floating point of shape"):
+        load_alternatives(path, wider)
+
+
+def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
+    scene = ball[2].model.scene
+    members = [ResNet(scene, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
+    path = tmp_path / "alternatives.safetensors"
+    save_alternatives(together(members), path)
+    loaded = load_alternatives(path, members[0])
+    ahead = forecast_from(members[0], State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5, alternatives=loaded)
+    each = [
+        np.asarray(carom.forecast(member, State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5).position)
+        for member in members
+    ]
+    assert ahead.members == 3
+    low, high = np.quantile(each, [0.05, 0.95], axis=0, method="weibull")
+    np.testing.assert_allclose(ahead.low[0], low, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(ahead.high[0], high, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+def test_bands_hold_what_they_should():
+    """Over forty recordings, the truth lies in nine-of-ten bands about nine times of ten.
+
+    Errors within one forecast go together, so that the share of one recording is anything from 0.3 to 1.
+    """
+    system = BouncingBall(restitution=0.9)
+    seeds = range(400, 440)
+    recordings = [carom.simulate(system, steps=400, step_size=0.02, noise=0.1, seed=seed) for seed in seeds]
+    splits = [hold_out(recording, 0.25) for recording in recordings]
+    fits = fit_latent_many([split.training for split in splits], SETTINGS, seeds=list(seeds))
+    truth = system.exact(system.start, recordings[0].runs[0].time)
+    shares = []
+    for split, fit in zip(splits, fits, strict=True):
+        part = split.held_out[0]
+        ahead = forecast_held_out(fit.model, part, alternatives=fit.draws, noise=fit.noise)
+        true = truth.position[-len(part.future) :]
+        shares.append(float(((true >= ahead.low) & (true <= ahead.high)).mean()))
+    assert 0.8 < np.mean(shares) <= 0.97

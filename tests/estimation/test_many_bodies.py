@@ -1,0 +1,133 @@
+"""Balls in a box learned from short runs: laws, masses, radii, planes and normals, each within its error."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from carom.data import Recording, Run, add_noise
+from carom.errors import InputError
+from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.mechanics import Scene, Wall
+from carom.models import ImpactNetwork, forecast, in_scene
+from carom.reproduction.bodies.learning import glimpses
+from carom.systems import Billiards
+
+PLAIN = LatentSettings(scheme="constraint_exact", field="none", hidden=1, starts=1)
+
+
+def by_name(fit) -> dict:
+    return {parameter.name: parameter for parameter in fit.parameters}
+
+
+@pytest.mark.campaign
+def test_laws_masses_radii_planes_and_normals_together():
+    """All of them unknown, and told wrongly where they have to be told."""
+    truth = Billiards(
+        radii=(0.1, 0.14), ball_masses=(1.0, 3.0), size=(1.0, 0.8), restitution=0.8, friction=0.25
+    )
+    recording, _ = glimpses(truth, seed=11, noise=0.003, chunks=400)
+    scene, tilt = truth.scene(), 0.04
+    told = []
+    for candidate in scene.candidates:
+        if isinstance(candidate, Wall) and candidate.normal == (1.0, 0.0):
+            candidate = replace(candidate, normal=(np.cos(tilt), np.sin(tilt)))
+        if candidate.bodies == (0,) or candidate.bodies == (0, 1):
+            candidate = replace(candidate, offset=candidate.offset - 0.01)
+        told.append(candidate)
+    wrong = replace(scene, candidates=tuple(told), masses=(), restitution=1.0, friction=0.0)
+    learned = Learned(
+        restitution="constant",
+        friction=True,
+        laws="kind",
+        surfaces="bodies",
+        normals=True,
+        masses=True,
+    )
+    fit = fit_latent(recording.with_scene(wrong), replace(PLAIN, learned=learned))
+    found = by_name(fit)
+    expected = {
+        "restitution at walls": 0.8,
+        "restitution between bodies": 0.8,
+        "friction at walls": 0.25,
+        "friction between bodies": 0.25,
+        "radius of body 1, change": 0.01,
+        "radius of body 2, change": 0.0,
+        "mass of body 2 over that of body 1": 3.0,
+        "tilt of plane 1 with normal (0.9992, 0.0399893) towards (-0.0399893, 0.9992)": -np.tan(tilt),
+    }
+    for name, value in expected.items():
+        (parameter,) = [p for key, p in found.items() if key.startswith(name)]
+        assert parameter.determined, parameter.words
+        away = abs(parameter.value - value) / parameter.standard_error
+        assert away < 4.5, parameter.words
+        assert parameter.standard_error < max(0.1 * abs(value), 0.02), parameter.words
+    np.testing.assert_allclose(fit.noise, 0.003, rtol=0.05)
+    assert not fit.failed
+
+
+@pytest.mark.campaign
+def test_a_model_of_two_balls_forecasts_five():
+    """Laws learned on two serve five as those learned in place would; at another step too."""
+    two, five = (Billiards(radii=(0.1,) * count, restitution=0.7) for count in (2, 5))
+    recording, _ = glimpses(two, seed=12, noise=0.005, chunks=300)
+    told = replace(two.scene(), restitution=1.0)
+    settings = replace(PLAIN, learned=Learned(restitution="constant", laws="kind", gap=False))
+    model = fit_latent(recording.with_scene(told), settings).model
+    moved = in_scene(model, five.scene(), step_size=0.02)
+    start = five.random_start(8)
+    predicted = forecast(moved, start, 15)
+    truth = five.exact(start, 0.02 * np.arange(16))
+    np.testing.assert_allclose(predicted.position, truth.position, atol=0.02)
+    pairs = np.array([len(candidate.bodies) == 2 for candidate in five.scene().candidates])
+    for kind in (pairs, ~pairs):
+        assert np.asarray(truth.contact)[:, kind].any()
+
+
+def springs(seed: int, *, noise: float, stiffness: float = 1.5) -> Recording:
+    """Two bodies of mass 1 that pull each other by k r: they circle about a centre that moves straight on."""
+    random = np.random.default_rng(seed)
+    time, rate = 0.05 * np.arange(121), np.sqrt(2 * stiffness)
+    runs = []
+    for _ in range(3):
+        center, drift = random.uniform(-1, 1, 2), random.uniform(-0.3, 0.3, 2)
+        far, near = np.array([1.2, 0.0]), np.array([0.0, random.uniform(0.5, 0.9)])
+        phase = rate * time[:, None]
+        apart = far * np.cos(phase) + near * np.sin(phase)
+        speed = rate * (near * np.cos(phase) - far * np.sin(phase))
+        middle = center + drift * time[:, None]
+        position = np.stack([middle + apart / 2, middle - apart / 2], axis=1)
+        velocity = np.stack([drift + speed / 2, drift - speed / 2], axis=1)
+        runs.append(Run(time, position, velocity, None))
+    return add_noise(Recording(tuple(runs), 0.05, Scene(2, 2)), noise, seed=seed)
+
+
+@pytest.mark.campaign
+def test_a_pull_between_two_bodies_holds_for_three():
+    """Learned from two, it is k r at the distances seen, conserves momentum and adds up for three bodies."""
+    settings = replace(PLAIN, field="pairs", hidden=16, learned=Learned(gap=False))
+    model = fit_latent(springs(1, noise=0.01), settings).model
+    for distance in (0.9, 1.0, 1.1):
+        slope = model.slope(jnp.array([[0.0, 0.0], [distance, 0.0]]))
+        np.testing.assert_allclose(slope[1, 0], 1.5 * distance, rtol=0.1)
+    three = in_scene(model, Scene(3, 2))
+    place = jnp.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.9]])
+    pairs = three._pair_slope(place)
+    np.testing.assert_allclose(np.sum(pairs, axis=0), 0, atol=1e-5)
+    expected = sum(1.5 * (place[2] - place[other]) for other in (0, 1))
+    np.testing.assert_allclose(pairs[2], expected, rtol=0.1, atol=0.15)
+
+
+def test_what_does_not_move_to_another_scene():
+    two, five = (Billiards(radii=(0.1,) * count) for count in (2, 5))
+    joint = ImpactNetwork(two.scene(), 0.01, field="joint", key=jax.random.key(0))
+    with pytest.raises(InputError, match="joint potential"):
+        in_scene(joint, five.scene())
+    single = ImpactNetwork(Billiards(radii=(0.1,)).scene(), 0.01, key=jax.random.key(0))
+    with pytest.raises(InputError, match="no pairs"):
+        in_scene(single, two.scene())
+    space = Billiards(radii=(0.1, 0.1), size=(1.0, 1.0, 1.0))
+    with pytest.raises(InputError, match="2 dimensions"):
+        in_scene(ImpactNetwork(two.scene(), 0.01, key=jax.random.key(0)), space.scene())

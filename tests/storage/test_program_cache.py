@@ -1,0 +1,151 @@
+"""Programs kept in memory and on disk: the same values, traced once, and never a wrong or damaged one."""
+
+import time
+from contextlib import suppress
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from carom.storage import program_cache as programs
+from carom.storage.program_cache import KeptFunction
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty compilation cache, and the one from before afterwards."""
+    before = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    programs.forget()
+    yield tmp_path
+    jax.config.update("jax_compilation_cache_dir", before)
+    programs.forget()
+
+
+class Counted:
+    """A function of trees that counts how often it is traced."""
+
+    def __init__(self, power: int = 2):
+        self.traced = 0
+        self.power = power
+
+    def __call__(self, tree, factor):
+        self.traced += 1
+        inverse = jnp.linalg.inv(tree["matrix"])
+        return {"solved": factor * inverse @ tree["vector"] ** self.power, "sum": jnp.sum(inverse)}
+
+    def kept(self) -> KeptFunction:
+        return KeptFunction(self, {"solved": 0, "sum": 0}, ("counted", self.power))
+
+
+def arguments(size: int, seed: int = 0):
+    generator = np.random.default_rng(seed)
+    matrix = np.eye(size) + 0.1 * generator.standard_normal((size, size))
+    return {"matrix": matrix, "vector": generator.standard_normal(size)}, 3.0
+
+
+def expected(size: int, seed: int = 0, power: int = 2):
+    tree, factor = arguments(size, seed)
+    return factor * np.linalg.solve(tree["matrix"], tree["vector"] ** power)
+
+
+def test_traced_once_for_a_shape_even_by_another_process(folder):
+    with jax.enable_x64(True):
+        function = Counted()
+        for seed in range(3):
+            found = function.kept()(*arguments(4, seed))
+            np.testing.assert_allclose(found["solved"], expected(4, seed), rtol=1e-12)
+        function.kept()(*arguments(5))
+        assert function.traced == 2
+        programs.forget()  # as in another process
+        again = Counted()
+        np.testing.assert_allclose(again.kept()(*arguments(4, 7))["solved"], expected(4, 7), rtol=1e-12)
+        assert again.traced == 0
+
+
+def test_what_was_prepared_is_not_made_again(folder):
+    with jax.enable_x64(True):
+        function = Counted()
+        function.kept().prepare(*arguments(3))
+        function.kept().prepare(*arguments(6))
+        np.testing.assert_allclose(function.kept()(*arguments(6))["solved"], expected(6), rtol=1e-12)
+        np.testing.assert_allclose(function.kept()(*arguments(3))["solved"], expected(3), rtol=1e-12)
+        assert function.traced == 2
+
+
+def test_another_function_or_precision_is_another_program(folder):
+    with jax.enable_x64(True):
+        Counted().kept()(*arguments(4))
+        cubed = Counted(power=3)
+        np.testing.assert_allclose(cubed.kept()(*arguments(4))["solved"], expected(4, power=3), rtol=1e-12)
+        assert cubed.traced == 1
+    single = Counted()
+    with jax.enable_x64(False):
+        assert single.kept()(*arguments(4))["solved"].dtype == np.float32
+
+
+def test_damaged_files_are_made_anew(folder):
+    with jax.enable_x64(True):
+        Counted().kept()(*arguments(4))
+        (path,) = (folder / "traced").iterdir()
+        whole = path.read_bytes()
+        scratched = bytearray(whole)
+        scratched[len(whole) // 3 : len(whole) // 2] = bytes(len(whole) // 2 - len(whole) // 3)
+        for damaged in (b"", whole[: len(whole) // 2], b"x" * len(whole), bytes(scratched)):
+            path.write_bytes(damaged)
+            programs.forget()
+            function = Counted()
+            np.testing.assert_allclose(function.kept()(*arguments(4))["solved"], expected(4), rtol=1e-12)
+            assert function.traced == 1
+            assert path.read_bytes() != damaged
+
+
+def test_a_failure_is_told_and_not_kept(folder):
+    def broken(x):
+        raise ValueError("not today")
+
+    function = KeptFunction(broken, 0, ("broken",))
+    function.prepare(np.ones(2))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not today"):
+            function(np.ones(2))
+
+
+def test_a_folder_that_is_a_file_only_costs_time(tmp_path):
+    before = jax.config.values["jax_compilation_cache_dir"]
+    (tmp_path / "file").write_text("no folder")
+    programs.forget()
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "file"))
+        with jax.enable_x64(True):
+            found = Counted().kept()(*arguments(4))
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+        programs.forget()
+    np.testing.assert_allclose(found["solved"], expected(4), rtol=1e-12)
+
+
+def test_what_failed_in_the_background_is_tried_again(folder):
+    attempts = []
+
+    def fails_once(x):
+        attempts.append(x)
+        if len(attempts) == 1:
+            raise MemoryError("not now")
+        return 2 * x
+
+    function = KeptFunction(fails_once, 0, ("fails once",))
+    function.prepare(np.ones(2))
+    while not attempts:
+        time.sleep(0.01)
+    with suppress(MemoryError):  # unless the failure is known by now
+        function(np.ones(2))
+    np.testing.assert_array_equal(function(np.ones(2)), [2.0, 2.0])
+
+
+def test_old_files_make_room(folder, monkeypatch):
+    monkeypatch.setattr(programs, "MOST_ON_DISK", 2)
+    for size in (2, 3, 4):
+        Counted().kept()(*arguments(size))
+    assert len(list((folder / "traced").iterdir())) == 2
