@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from carom.mechanics.contact import contact_rate
+from carom.mechanics.geometry import contact_rate
 from carom.mechanics.inertia import AbstractInertia, contact_compliance
 from carom.types import Coordinates, Jacobian, PerContact
 

@@ -5,7 +5,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from carom.mechanics.contact import ContactGeometry, generalised_impulse
+from carom.mechanics.geometry import ContactGeometry, generalised_impulse
 from carom.mechanics.inertia import AbstractInertia, contact_compliance
 from carom.types import Coordinates
 

@@ -1,0 +1,54 @@
+"""Bodies: their configuration space and inertia.
+
+Velocities are tangent vectors and positions move by a retraction, Q ⊞ hV. For points ⊞ is addition and momentum is
+carried along unchanged, Ad* = 1; for bodies that rotate, ⊞ is the exponential map.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from carom.mechanics.inertia import Masses
+from carom.mechanics.parameter import parameter
+from carom.types import Coordinates, Values
+
+
+class Points(eqx.Module):
+    """K points in d dimensions; only ratios of their masses can be determined by their motion.
+
+    Example:
+        >>> pair = Points.of((1.0, 2.0), dimension=3)
+        >>> pair.inertia().momentum(jnp.ones((2, 3)))[:, 0]
+        Array([1., 2.], dtype=float32)
+    """
+
+    log_mass: Float[Values, "bodies"] = parameter(
+        "masses", "mass", deviation=2.0, axis="body", logarithm=True
+    )
+    dimension: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, masses: tuple[float, ...], *, dimension: int) -> "Points":
+        return cls(np.log(np.asarray(masses, float)), dimension)
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return self.log_mass.shape[-1]
+
+    @property
+    def masses(self) -> Float[Values, "bodies"]:
+        return jnp.exp(jnp.asarray(self.log_mass))
+
+    def inertia(self) -> Masses:
+        """M."""
+        return Masses(self.masses)
+
+    def retract(self, position: Coordinates, displacement: Coordinates) -> Coordinates:
+        """Q ⊞ hV: where a displacement along tangent vectors leads."""
+        return position + displacement
+
+    def transport(self, momentum: Coordinates, displacement: Coordinates) -> Coordinates:
+        """Ad*(hV) p: a momentum carried along by a displacement."""
+        return momentum
