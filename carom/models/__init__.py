@@ -7,10 +7,10 @@ from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
 from carom.models.forecast_many import forecast_many
 from carom.models.impact_network import ImpactNetwork
-from carom.models.networks import LinearisedPotential, PotentialNetwork, for_training
 from carom.models.resnet import ResNet
 from carom.models.transfer import in_scene
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
+from carom.networks import LinearisedPotential, PotentialNetwork, for_training
 
 MODELS: dict[str, type[AbstractModel]] = {
     "cd-lagrange": CDLagrangeNetwork,

@@ -18,8 +18,8 @@ from carom.mechanics import (
 )
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, CandidateContact, NoContact, Signal
-from carom.models.networks import Activation, PotentialNetwork, potential_network
 from carom.models.parameters import LearnedDamping, LearnedInertia
+from carom.networks import Activation, PotentialNetwork, potential_network
 from carom.types import Coordinates, State
 
 

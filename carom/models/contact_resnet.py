@@ -10,8 +10,8 @@ from jaxtyping import Array, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, Signal
-from carom.models.networks import Perceptron, perceptron
 from carom.models.resnet import flatten, residual_step
+from carom.networks import Perceptron, perceptron
 from carom.types import State
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from carom.mechanics import ContactGeometry, contact_rate
-from carom.models.networks import Perceptron, perceptron
+from carom.networks import Perceptron, perceptron
 from carom.types import Coordinates, PerContact, State
 
 Signal = Float[Array, "signals"] | Bool[Array, "signals"]

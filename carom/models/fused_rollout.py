@@ -20,7 +20,7 @@ from carom.mechanics import Scene
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_effects import contact_effects
 from carom.models.contact_signal import CandidateContact
-from carom.models.networks import Activation
+from carom.networks import Activation
 from carom.types import State
 
 PRECISION = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X3

@@ -32,8 +32,8 @@ from carom.mechanics import (
 )
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import CERTAIN, GapContact, Signal
-from carom.models.networks import Activation, LinearisedPotential, PotentialNetwork, potential_network
 from carom.models.shifted_geometry import ShiftedGeometry
+from carom.networks import Activation, LinearisedPotential, PotentialNetwork, potential_network
 from carom.types import Coordinates, PerContact, Scalar, State
 
 ImpactScheme = Literal["constraint_exact", "cd_lagrange"]

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, NoContact, Signal
-from carom.models.networks import Perceptron, perceptron
+from carom.networks import Perceptron, perceptron
 from carom.types import State
 
 

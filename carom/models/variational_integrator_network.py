@@ -15,7 +15,7 @@ from carom.integrators import stormer_verlet_step, velocity_verlet_step
 from carom.mechanics import Masses, Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, NoContact, Signal
-from carom.models.networks import Activation, PotentialNetwork, potential_network
+from carom.networks import Activation, PotentialNetwork, potential_network
 from carom.types import Coordinates, State
 
 Scheme = Literal["velocity_verlet", "stormer_verlet"]

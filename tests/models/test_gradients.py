@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.models import PotentialNetwork, batched_rollout, rollout
-from carom.models.networks import perceptron
+from carom.networks import perceptron
 from carom.types import State
 from tests.models.conftest import KINDS
 

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from carom.models import LinearisedPotential, PotentialNetwork
-from carom.models.networks import potential_network
+from carom.networks import LinearisedPotential, PotentialNetwork, potential_network
 
 
 def changed(base: PotentialNetwork, change: PotentialNetwork, size: float) -> PotentialNetwork:

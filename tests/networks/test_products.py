@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import carom
-from carom.models import MODELS, for_training
-from carom.models.products import narrowing_product, narrowing_sum, widening_product, widening_sum
+from carom.models import MODELS
+from carom.networks import for_training
+from carom.networks.products import narrowing_product, narrowing_sum, widening_product, widening_sum
 from carom.systems import BouncingBall, NewtonsCradle
 from carom.types import State
 
