@@ -25,7 +25,12 @@ from carom.mechanics.friction import (
     removed_slip,
     share_within,
 )
-from carom.mechanics.impact import complementary_impulse, restitution_impulse, unilateral_impulse
+from carom.mechanics.impact import (
+    complementary_impulse,
+    impact_impulse,
+    restitution_impulse,
+    unilateral_impulse,
+)
 from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
 from carom.mechanics.projection import (
     Projection,
@@ -60,6 +65,7 @@ __all__ = [
     "frictional",
     "generalised_impulse",
     "holding_forces",
+    "impact_impulse",
     "inverse_mass_projection",
     "kinetic_energy",
     "length",
