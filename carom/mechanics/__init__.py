@@ -23,7 +23,12 @@ from carom.mechanics.geometry import (
     contact_rate,
     generalised_impulse,
 )
-from carom.mechanics.impact import complementary_impulse, restitution_impulse, unilateral_impulse
+from carom.mechanics.impact import (
+    complementary_impulse,
+    impact_impulse,
+    restitution_impulse,
+    unilateral_impulse,
+)
 from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
 from carom.mechanics.parameter import ParameterSpec, at, parameter, parameters_of
 from carom.mechanics.part import AbstractPart, named_parts, part_named
@@ -61,6 +66,7 @@ __all__ = [
     "frictional",
     "generalised_impulse",
     "holding_forces",
+    "impact_impulse",
     "inverse_mass_projection",
     "kinetic_energy",
     "length",

@@ -1,7 +1,7 @@
-"""Contact impulses with Newton's restitution law.
+"""Contact impulses with Newton's restitution law, and with Coulomb's friction where one impact stands alone.
 
-All functions take the contact Jacobian G at Q_{n+1}, the velocity `before` the step V_{n+1/2} and its
-`smooth` continuation V^S, and return impulses λ; the step then adds M⁻¹ Gᵀ λ.
+`restitution_impulse` and `unilateral_impulse` take the contact Jacobian G at Q_{n+1}, the velocity `before`
+the step V_{n+1/2} and its `smooth` continuation V^S, and return impulses λ; the step then adds M⁻¹ Gᵀ λ.
 """
 
 import jax.numpy as jnp
@@ -9,8 +9,51 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.mechanics.geometry import contact_rate
+from carom.mechanics.friction import length, removed_slip
 from carom.mechanics.inertia import AbstractInertia, contact_compliance
 from carom.types import Coordinates, Jacobian, PerContact
+
+
+def impact_impulse(
+    normal: Float[Array, "..."],
+    relative_velocity: Float[Array, "..."],
+    compliance: Float[Array, "*contacts"],
+    *,
+    restitution: Float[Array, "..."],
+    friction: Float[Array, "..."] | None = None,
+    axis: int = -1,
+) -> Float[Array, "..."]:
+    """The impulse on the first body of an impact: Newton's law along the normal, Coulomb's across it.
+
+        u = n·w        λ = (max(−e u, 0) − u)/S        impulse = λ n − κ w_t/S,   κ = min(1, μ λ S/|w_t|)
+
+    Each impact is taken by itself. The second body receives the opposite impulse. A contact that separates
+    (u > 0) is stopped, without friction: whoever does not want that masks it.
+
+    Arguments:
+        normal: unit vectors n from the second body to the first.
+        relative_velocity: w, that of the first body seen from the second.
+        compliance: S = 1/m₁ + 1/m₂, the same in all directions; 1/m₁ at a wall.
+        restitution: e, for all impacts or for each.
+        friction: μ, for all impacts or for each; None for smooth surfaces.
+        axis: that of the vectors' components; the other axes are those of `compliance`.
+
+    Example:
+        >>> up, falling = jnp.array([[0.0, 1.0]]), jnp.array([[3.0, -2.0]])
+        >>> impact_impulse(up, falling, jnp.ones(1), restitution=jnp.array(0.5), friction=jnp.array(0.1))
+        Array([[-0.3,  3. ]], dtype=float32)
+    """
+    rate = jnp.sum(normal * relative_velocity, axis=axis)
+    push = (jnp.maximum(-restitution * rate, 0) - rate) / compliance
+    impulse = jnp.expand_dims(push, axis) * normal
+    if friction is None:
+        return impulse
+    slip = relative_velocity - jnp.expand_dims(rate, axis) * normal
+    # A negative λ would make κ negative, and friction would then speed up the slip.
+    share = removed_slip(
+        length(slip, axis=axis), jnp.maximum(push, 0), friction=friction, compliance=compliance
+    )
+    return impulse - jnp.expand_dims(share / compliance, axis) * slip
 
 
 def restitution_impulse(
