@@ -10,12 +10,11 @@ from jaxtyping import Array, Bool, Float
 
 from carom.data import Run
 from carom.estimation.last_state import Stretch, last_state, last_stretch
+from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
 from carom.models import (
     AbstractModel,
     Forecast,
-    ImpactNetwork,
-    LinearisedPotential,
-    PotentialNetwork,
+    Mechanism,
     forecast,
 )
 from carom.types import State
@@ -117,11 +116,14 @@ def _forecast_all(models: AbstractModel, starts: State, steps: int) -> Forecast:
 
 def _together(model: AbstractModel, alternatives: AbstractModel | None) -> AbstractModel:
     """The model and its alternatives along one axis, in double precision: one program serves them all."""
-    if isinstance(model, ImpactNetwork) and isinstance(alternatives, ImpactNetwork):
-        base = model.potential
-        assert isinstance(base, PotentialNetwork)
-        unchanged = LinearisedPotential(base, jax.tree.map(jnp.zeros_like, base))
-        model = eqx.tree_at(lambda m: m.potential, model, unchanged)
+    if isinstance(model, Mechanism) and isinstance(alternatives, Mechanism):
+        forces = tuple(
+            LinearisedPotentialForce(force, jax.tree.map(jnp.zeros_like, force.network))
+            if isinstance(force, AbstractLearnedPotential)
+            else force
+            for force in model.forces
+        )
+        model = eqx.tree_at(lambda m: m.forces, model, forces, is_leaf=lambda x: isinstance(x, AbstractForce))
 
     def joined(first, *others):
         if not eqx.is_array(first):

@@ -1,6 +1,7 @@
 """Pure formulae: inertia, contact operators, impact, projection, energy."""
 
 from carom.mechanics.bodies import Points
+from carom.mechanics.configuration import AbstractConfiguration, Euclidean
 from carom.mechanics.energy import kinetic_energy, total_momentum
 from carom.mechanics.friction import (
     Frictional,
@@ -41,11 +42,13 @@ from carom.mechanics.projection import (
 from carom.mechanics.scene import Scene
 
 __all__ = [
+    "AbstractConfiguration",
     "AbstractInertia",
     "AbstractPart",
     "Candidate",
     "ContactGeometry",
     "Contacts",
+    "Euclidean",
     "Frictional",
     "InertiaMatrix",
     "Masses",

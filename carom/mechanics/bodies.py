@@ -1,17 +1,14 @@
-"""Bodies: their configuration space and inertia.
-
-Velocities are tangent vectors and positions move by a retraction, Q ⊞ hV. For points ⊞ is addition and momentum is
-carried along unchanged, Ad* = 1; for bodies that rotate, ⊞ is the exponential map.
-"""
+"""Bodies: their configuration space and inertia."""
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from carom.mechanics.configuration import Euclidean
 from carom.mechanics.inertia import Masses
 from carom.mechanics.parameter import parameter
-from carom.types import Coordinates, Values
+from carom.types import Values
 
 
 class Points(eqx.Module):
@@ -45,10 +42,7 @@ class Points(eqx.Module):
         """M."""
         return Masses(self.masses)
 
-    def retract(self, position: Coordinates, displacement: Coordinates) -> Coordinates:
-        """Q ⊞ hV: where a displacement along tangent vectors leads."""
-        return position + displacement
-
-    def transport(self, momentum: Coordinates, displacement: Coordinates) -> Coordinates:
-        """Ad*(hV) p: a momentum carried along by a displacement."""
-        return momentum
+    @property
+    def configuration(self) -> Euclidean:
+        """How positions move along velocities."""
+        return Euclidean()

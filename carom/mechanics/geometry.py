@@ -1,12 +1,15 @@
-"""Contact geometry: gaps, normals and Jacobians of all candidate contacts. The formulas stand here and nowhere else.
+"""Contact geometry: gaps, normals and Jacobians of all candidate contacts. The formulas stand here and
+nowhere else.
 
-A candidate contact j joins a body to a wall or two bodies. With the signs s_jk (+1 for the first body, −1 for the
+A candidate contact j joins a body to a wall or two bodies. With the signs s_jk (+1 for the first body, −1 for
+the
 second) its relative position is r = Σ_k s_jk q_k, and its gap, negative in overlap,
 
     g = max_p (n_p·r − offset_p)    where the surface is flat: a wall, or two bodies on a line
     g = |r| − offset                for two bodies in the plane or in space
 
-Everything else follows: the normal n = ∂g/∂r, the rows G_jk = s_jk n of the contact Jacobian, and the rate of the gap
+Everything else follows: the normal n = ∂g/∂r, the rows G_jk = s_jk n of the contact Jacobian, and the rate of
+the gap
 u = G V, negative when closing. All functions take leading batch axes, and JAX or NumPy arrays.
 """
 
@@ -111,7 +114,9 @@ class Contacts(eqx.Module):
             flat = xp.broadcast_to(normal[:, 0], relative.shape)
         else:
             highest = xp.argmax(self._heights(relative), axis=-1)[..., None, None]
-            flat = xp.take_along_axis(xp.broadcast_to(normal, (*relative.shape[:-1], *normal.shape[1:])), highest, -2)
+            flat = xp.take_along_axis(
+                xp.broadcast_to(normal, (*relative.shape[:-1], *normal.shape[1:])), highest, -2
+            )
             flat = flat[..., 0, :]
         if self.curved is None:
             return flat
@@ -119,7 +124,9 @@ class Contacts(eqx.Module):
             xp.asarray(self.curved)[:, None], relative / xp.sqrt(self._square(relative))[..., None], flat
         )
 
-    def jacobian(self, position: Float[Values, "*batch bodies dimension"]) -> Float[Values, "*batch contacts bodies dimension"]:
+    def jacobian(
+        self, position: Float[Values, "*batch bodies dimension"]
+    ) -> Float[Values, "*batch contacts bodies dimension"]:
         """G = ∂g/∂Q."""
         normal = self.normal_of(self.relative(position))
         signs = _namespace(position).asarray(self.signs, dtype=position.dtype)
@@ -140,7 +147,8 @@ class Contacts(eqx.Module):
 class ContactGeometry(eqx.Module):
     """The candidate contacts of a scene: which bodies they join, and where their surfaces are.
 
-    Which bodies they join is fixed when a program is compiled; where the surfaces are is not, so that scenes of
+    Which bodies they join is fixed when a program is compiled; where the surfaces are is not, so that scenes
+    of
     one kind share their programs.
 
     Example:
@@ -152,13 +160,11 @@ class ContactGeometry(eqx.Module):
     normal: Float[Values, "contacts dimension"]
     """Of walls; of pairs on a line 1."""
     offset: Float[Values, "contacts"] = parameter(
-        "surfaces", "surface", unit="length", deviation=1.0, axis="contact"
+        "surfaces", "surface", unit="length", mean=None, deviation=1.0
     )
     edge_normal: Float[Values, "contacts edges dimension"]
     edge_offset: Float[Values, "contacts edges"]
-    tilt: Float[Values, "contacts dimension"] | None = parameter(
-        "normals", "tilt", deviation=0.3, axis="contact"
-    )
+    tilt: Float[Values, "contacts dimension"] | None = parameter("normals", "tilt", deviation=0.3)
     """Added to the normals of walls, which are then made of length 1 again; None where they are as stated."""
     joined: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     bodies: int = eqx.field(static=True)
@@ -169,12 +175,18 @@ class ContactGeometry(eqx.Module):
         walls = [c for c in candidates if isinstance(c, Wall)]
         along = (1.0,) + (0.0,) * (dimension - 1)
         count, edges = len(candidates), max((len(wall.edges) for wall in walls), default=0)
-        self.normal = np.array([c.normal if isinstance(c, Wall) else along for c in candidates], float).reshape(
-            count, dimension
-        )
-        self.offset = np.array([c.offset for c in candidates], float)
+        self.normal = np.array(
+            [c.normal if isinstance(c, Wall) else along for c in candidates], float
+        ).reshape(count, dimension)
+        # A system whose parameters are traced has offsets that are arrays.
+        offsets = [c.offset for c in candidates]
+        traced = any(isinstance(offset, jax.Array) for offset in offsets)
+        self.offset = jnp.stack([jnp.asarray(x) for x in offsets]) if traced else np.array(offsets, float)
         # A plane infinitely far behind a body stands where a wall has fewer edges than another.
-        self.edge_normal, self.edge_offset = np.zeros((count, edges, dimension)), np.full((count, edges), np.inf)
+        self.edge_normal, self.edge_offset = (
+            np.zeros((count, edges, dimension)),
+            np.full((count, edges), np.inf),
+        )
         for row, wall in enumerate(walls):
             for number, (normal, offset) in enumerate(wall.edges):
                 self.edge_normal[row, number], self.edge_offset[row, number] = normal, offset
@@ -283,7 +295,9 @@ def _require_valid(bodies: int, dimension: int, candidates: tuple[Candidate, ...
             raise InputError(f"{candidate} names a body that is not among 0…{bodies - 1}.")
         if isinstance(candidate, Pair) and candidate.first == candidate.second:
             raise InputError(f"{candidate} pairs a body with itself.")
-        planes = [(candidate.normal, candidate.offset), *candidate.edges] if isinstance(candidate, Wall) else []
+        planes = (
+            [(candidate.normal, candidate.offset), *candidate.edges] if isinstance(candidate, Wall) else []
+        )
         for normal, _ in planes:
             if len(normal) != dimension:
                 raise InputError(f"{candidate} needs a normal with {dimension} components.")

@@ -4,7 +4,8 @@ A part (a force, a contact law, the bodies, the geometry) marks a field as a par
 
     coefficient: Float[Array, "bodies"] = parameter("drag", "quadratic drag", unit="1/length", lower=0.0)
 
-By that alone the number can be learned under the name "drag", bounded, reported with its error and saved. Which
+By that alone the number can be learned under the name "drag", bounded, reported with its error and saved.
+Which
 parameters are free, and which contacts, bodies or runs share a value, belongs to a fit and not to the part.
 """
 
@@ -41,10 +42,12 @@ class ParameterSpec:
         name: what it is, in words.
         unit: one of `UNITS`; priors scale with it.
         lower, upper: bounds of possible values; an estimate may lie on a bound.
-        mean, deviation: of a normal prior, in the natural units of a recording.
+        mean, deviation: of a normal prior, in the natural units of a recording; a mean of None is where an
+            estimate starts.
         axis: what the entries along the first axis belong to.
         terms: names of the entries along a second axis.
-        logarithm: whether the field holds the logarithm of a positive number, of which only ratios to the first
+        logarithm: whether the field holds the logarithm of a positive number, of which only ratios to the
+        first
             entry can be determined.
         pooled: whether values that differ from run to run scatter about the common one by an estimated
             standard deviation, rather than each on its own.
@@ -56,7 +59,7 @@ class ParameterSpec:
     unit: str = ""
     lower: float = -np.inf
     upper: float = np.inf
-    mean: float = 0.0
+    mean: float | None = 0.0
     deviation: float = 1.0
     axis: Axis = "contact"
     terms: tuple[str, ...] = ()

@@ -17,7 +17,8 @@ Part = TypeVar("Part", bound="AbstractPart")
 class AbstractPart(eqx.Module):
     """A force, a contact law or a stepper: an immutable module with a name.
 
-    A class that names itself is found by that name in model files and among what can be learned, wherever it is
+    A class that names itself is found by that name in model files and among what can be learned, wherever it
+    is
     defined: importing it is enough.
     """
 
@@ -26,7 +27,8 @@ class AbstractPart(eqx.Module):
     @classmethod
     @abstractmethod
     def for_scene(cls, scene: "Scene", **options: Any) -> Self:
-        """The part with the numbers that the scene states, or with neutral ones; options are static fields."""
+        """The part with the numbers that the scene states, or with neutral ones; options are static
+        fields."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -48,7 +50,6 @@ def part_named(kind: type[Part], name: str) -> type[Part]:
     """The part of a kind that has this name."""
     known = named_parts(kind)
     if name not in known:
-        raise InputError(
-            f"There is no part called {name!r} among {', '.join(sorted(known))}; import the module that defines it."
-        )
+        names = ", ".join(sorted(known))
+        raise InputError(f"There is no part called {name!r} among {names}; import what defines it.")
     return known[name]

@@ -48,7 +48,7 @@ def project_overlap(
     position: Coordinates,
     touching: Bool[Array, "contacts"],
     *,
-    reference: tuple[tuple[float, ...], ...] = (),
+    reference: Coordinates | tuple[tuple[float, ...], ...] = (),
 ) -> Coordinates:
     """Apply the projection named `mode`; `reference` is needed by "reference_point" alone."""
     if mode == "none" or not geometry.body_pairs.any():

@@ -6,9 +6,8 @@ from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
 from carom.models.forecast_many import forecast_many
-from carom.models.impact_network import ImpactNetwork
+from carom.models.mechanism import Mechanism, in_scene
 from carom.models.resnet import ResNet
-from carom.models.transfer import in_scene
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
 from carom.networks import LinearisedPotential, PotentialNetwork, for_training
 
@@ -17,7 +16,7 @@ MODELS: dict[str, type[AbstractModel]] = {
     "vin": VariationalIntegratorNetwork,
     "resnet": ResNet,
     "contact-resnet": ContactResNet,
-    "impact": ImpactNetwork,
+    "mechanism": Mechanism,
 }
 """Models by the name that files and the command line use."""
 
@@ -30,8 +29,8 @@ __all__ = [
     "CandidateContact",
     "ContactResNet",
     "Forecast",
-    "ImpactNetwork",
     "LinearisedPotential",
+    "Mechanism",
     "NoContact",
     "PotentialNetwork",
     "ResNet",

@@ -61,9 +61,7 @@ class CDLagrangeNetwork(AbstractModel):
             scene.coordinates, hidden=hidden, activation=activation, key=potential_key
         )
         self.contact = (
-            CandidateContact(scene.geometry, hidden=contact_hidden, key=contact_key)
-            if scene.contacts
-            else NoContact()
+            CandidateContact(scene, hidden=contact_hidden, key=contact_key) if scene.contacts else NoContact()
         )
         self.learned_inertia = (
             LearnedInertia.from_masses(scene.masses, scene.dimension) if learn_inertia else None

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from carom.mechanics import ContactGeometry, contact_rate
+from carom.mechanics import ContactGeometry, Scene, contact_rate
 from carom.networks import Perceptron, perceptron
-from carom.types import Coordinates, PerContact, State
+from carom.types import Coordinates, State
 
 Signal = Float[Array, "signals"] | Bool[Array, "signals"]
 """One value per contact that a model distinguishes: booleans decide, gates in [0, 1] scale."""
@@ -120,7 +120,7 @@ class GeometricContact(AbstractContactSignal):
 
     @property
     def size(self) -> int:
-        return len(self.geometry.candidates)
+        return len(self.geometry)
 
     def from_touch(self, touch: Bool[Array, "bodies"], position: Coordinates) -> Bool[Array, "signals"]:
         """A candidate may be in contact when all its bodies are touched.
@@ -160,12 +160,16 @@ class CandidateContact(GeometricContact):
     """ĉ(Q_{n+1}, V_{n+1/2}) by a network: the paper's contact signal."""
 
     network: Perceptron
-    geometry: ContactGeometry = eqx.field(static=True)
+    scene: Scene = eqx.field(static=True)
 
-    def __init__(self, geometry: ContactGeometry, *, hidden: tuple[int, ...], key: Key[Array, ""]):
-        sizes = (2 * geometry.bodies * geometry.dimension, *hidden, len(geometry.candidates))
+    def __init__(self, scene: Scene, *, hidden: tuple[int, ...], key: Key[Array, ""]):
+        sizes = (2 * scene.coordinates, *hidden, scene.contacts)
         self.network = perceptron(sizes, activation="relu", key=key)
-        self.geometry = geometry
+        self.scene = scene
+
+    @property
+    def geometry(self) -> ContactGeometry:
+        return self.scene.geometry
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -176,23 +180,15 @@ class CandidateContact(GeometricContact):
 
 
 class GapContact(GeometricContact):
-    """Contact where the gap is negative and closing.
+    """Contact where the gap is negative and closing."""
 
-    The surfaces lie `shift` above where the scene has them.
-    """
-
-    shift: PerContact
-    geometry: ContactGeometry = eqx.field(static=True)
+    geometry: ContactGeometry
 
     @property
     def hidden(self) -> tuple[int, ...]:
         return ()
 
-    def gap(self, position: Coordinates) -> PerContact:
-        """g(Q) − shift."""
-        return self.geometry.gap(position) - self.shift
-
     def logits(self, state: State, arrival: Coordinates) -> Float[Array, "signals"]:
         """Decided, not estimated: log-odds that no probability rounds to a half."""
         closing = contact_rate(self.geometry.jacobian(arrival), state.velocity) < 0
-        return jnp.where((self.gap(arrival) < 0) & closing, CERTAIN, -CERTAIN).astype(arrival.dtype)
+        return jnp.where((self.geometry.gap(arrival) < 0) & closing, CERTAIN, -CERTAIN).astype(arrival.dtype)

@@ -100,7 +100,7 @@ def find_impacts(
     sensor: TouchSensor | None,
     masses_known: bool = True,
     half_width: int | None = None,
-    blind: int = 0,
+    mask: int = 0,
     prior_log_odds: float = PRIOR_LOG_ODDS,
 ) -> Impacts:
     """Log-odds of an impact in every step of a run, and the steps where they are positive and greatest.
@@ -111,7 +111,7 @@ def find_impacts(
         sensor: how touch readings relate to impacts, all of it known; None to ignore them.
         masses_known: whether the share of each body in a jump is known.
         half_width: samples either side of a step that are looked at; more where no velocities were measured.
-        blind: samples either side of an impact that do not tell when it was. A contact that lasts is then
+        mask: samples either side of an impact that do not tell when it was. A contact that lasts is then
             one impact, at the instant where the motions before it and after it would have met.
         prior_log_odds: of an impact in one step.
     """
@@ -147,7 +147,7 @@ def find_impacts(
     incidence = scene.geometry.incidence
     sharing = (incidence.astype(int) @ incidence.T.astype(int)) > 0
     # Beyond a contact that lasts, as much of the motion is looked at as the contact took.
-    half_width += 2 * blind
+    half_width += 2 * mask
     chosen = peaks_of(log_odds, half_width, sharing)
     smooth_gap = [_gap(candidate, scene, smooth.position) for candidate in scene.candidates]
     smooth_gap = np.stack(smooth_gap, axis=1) if smooth_gap else np.zeros((steps, 0))
@@ -161,7 +161,7 @@ def find_impacts(
         masses_known=masses_known,
         stiffness=stiffness,
         half_width=half_width,
-        blind=blind,
+        mask=mask,
     )
 
 
@@ -174,11 +174,11 @@ def _at_best_neighbours(
     masses_known: bool,
     stiffness: float,
     half_width: int,
-    blind: int,
+    mask: int,
 ) -> Impacts:
     """Every found impact at the step, of its own and those within `REACH`, where a kink explains most.
 
-    A contact that lasts hides `blind` samples either side, and its impact may be anywhere among them.
+    A contact that lasts hides `mask` samples either side, and its impact may be anywhere among them.
 
     Neighbouring steps are compared within one window, that of the step where the impact was found, since
     gains over different windows do not compare: each leaves out what another must explain. The log-odds of
@@ -188,13 +188,13 @@ def _at_best_neighbours(
     """
     log_odds, chosen = peaks.log_odds.copy(), peaks.chosen.copy()
     kink = np.stack([peaks.gap, peaks.before, peaks.after])
-    weight, steps, reach = 1 / peaks.noise**2, len(log_odds), REACH + blind
+    weight, steps, reach = 1 / peaks.noise**2, len(log_odds), REACH + mask
     shifts = np.arange(-reach, reach + 1)
     for j, candidate in enumerate(scene.candidates):
         found = np.flatnonzero(peaks.chosen[:, j])
         if not len(found):
             continue
-        windows = Windows(run, half_width, blind=blind, at=found)
+        windows = Windows(run, half_width, mask=mask, at=found)
         position = windows.filled_position
         directions = _directions(candidate, scene, position, masses_known)
         fits = [windows.fit(directions, p + shift, weight, stiffness) for shift in shifts for p in PLACES]
@@ -212,7 +212,7 @@ def _at_best_neighbours(
             new = near[best]
             chosen[old, j] = False
             chosen[new, j] = True
-            if new != old or blind:
+            if new != old or mask:
                 number = best * len(PLACES) + int(np.argmax(explained[best, :, row]))
                 if number not in kinks:
                     kinks[number] = _kink(candidate, scene, position, fits[number])
