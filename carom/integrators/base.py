@@ -6,7 +6,7 @@ a mechanism.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool
 
@@ -30,6 +30,7 @@ Friction = Callable[[Jacobian, Coordinates, PerContact], Coordinates]
 """Velocities after friction, from G, the velocities before it and the impulses λ."""
 
 
+@runtime_checkable
 class Mechanical(Protocol):
     """What a stepper needs to know of a mechanism."""
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import equinox as eqx
 
@@ -26,7 +26,7 @@ class AbstractPart(eqx.Module):
 
     @classmethod
     @abstractmethod
-    def for_scene(cls, scene: "Scene", **options: Any) -> Self:
+    def for_scene(cls: type[Part], scene: "Scene", **options: Any) -> Part:
         """The part with the numbers that the scene states, or with neutral ones; options are static
         fields."""
 

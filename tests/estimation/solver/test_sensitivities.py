@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 import carom
 from carom.estimation.solver.sensitivities import segment_motion
-from carom.integrators import DECIDED_BY_GAP
+from carom.integrators import BY_GAP
 from carom.models import ImpactNetwork, PotentialNetwork
 from carom.types import State
 from tests.campaign import shortened
@@ -53,7 +53,7 @@ def setting(name: str, scheme: str, seed: int, hidden: int = 6, steps: int = 40)
         weights = 5 + jnp.abs(model.potential.weight), 5 + jnp.abs(model.potential.output)
         model = eqx.tree_at(_weights, model, weights)
     duration = jnp.full((steps,), recording.step_size)
-    schedule = jnp.full((steps, model.scene.contacts), DECIDED_BY_GAP)
+    schedule = jnp.full((steps, model.scene.contacts), BY_GAP)
     return model, start, duration, schedule
 
 

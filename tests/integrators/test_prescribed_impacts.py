@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from carom.integrators import DECIDED_BY_GAP, EXCLUDED, SCHEDULED, time_of_impact_step
+from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED, constraint_exact_step
 from carom.mechanics import ContactGeometry, Masses, Pair, Wall, chain
 from carom.systems import NewtonsCradle
 from carom.types import State
@@ -117,14 +117,14 @@ def compiled(geometry: ContactGeometry):
 
     @jax.jit
     def step(position, velocity, acceleration, masses, restitution, schedule):
-        return time_of_impact_step(
+        return constraint_exact_step(
             State(position, velocity),
             H,
             inertia=Masses(masses),
             force=lambda q: masses[:, None] * acceleration,
             geometry=geometry,
             restitution=jnp.full((len(geometry.candidates),), restitution),
-            schedule=schedule,
+            modes=schedule,
         )
 
     return step
@@ -149,10 +149,10 @@ def test_a_true_schedule_changes_nothing(name, seed, share):
     problem = PROBLEMS[name](np.random.default_rng(seed))
     start, end = problem.start(share * H), problem.end((1 - share) * H)
     assume(problem.geometry.gap(jnp.asarray(end[0]))[0] > 1e-3)  # one impact only
-    free, report = advance(problem, *start, DECIDED_BY_GAP)
+    free, report = advance(problem, *start, BY_GAP)
     assert report.contact.all()
     np.testing.assert_array_equal(report.instant, [0.5])
-    scheduled, report = advance(problem, *start, SCHEDULED)
+    scheduled, report = advance(problem, *start, PRESCRIBED)
     assert report.contact.all()
     assert not report.exhausted
     assert_state(scheduled, free.position, free.velocity, rtol=1e-12, atol=1e-12)
@@ -168,7 +168,7 @@ def test_an_impact_outside_its_step(name, seed, share):
     problem = PROBLEMS[name](np.random.default_rng(seed))
     # The path must have met no surface in another way: it closes from the start of the step to the impact.
     assume(np.sum(problem.row * problem.start(share * H)[1]) < -0.1)
-    reached, report = advance(problem, *problem.start(share * H), SCHEDULED)
+    reached, report = advance(problem, *problem.start(share * H), PRESCRIBED)
     assert_state(reached, *problem.end((1 - share) * H), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(report.instant, [share], atol=1e-9)
 
@@ -181,7 +181,7 @@ def test_neighbouring_steps_share_an_impact(name, seed, share):
     problem = PROBLEMS[name](np.random.default_rng(seed))
     assume(np.sum(problem.row * problem.start(share * H)[1]) < -0.1)
     ends = []
-    for schedule in ((SCHEDULED, EXCLUDED), (EXCLUDED, SCHEDULED)):
+    for schedule in ((PRESCRIBED, EXCLUDED), (EXCLUDED, PRESCRIBED)):
         middle, _ = advance(problem, *problem.start(share * H), schedule[0])
         ends.append(advance(problem, middle.position, middle.velocity, schedule[1])[0])
     assert_state(ends[0], ends[1].position, ends[1].velocity, rtol=1e-10, atol=1e-10)
@@ -203,7 +203,7 @@ def test_an_excluded_floor_does_not_carry():
     """A ball at rest on the floor falls through it where the schedule says so, else it stays."""
     problem = ball(np.random.default_rng(0))
     start = (np.zeros((1, 1)), np.zeros((1, 1)))
-    stays, report = advance(problem, *start, DECIDED_BY_GAP)
+    stays, report = advance(problem, *start, BY_GAP)
     assert_state(stays, [[0]], [[0]], atol=1e-15)
     assert report.contact.all()
     falls, report = advance(problem, *start, EXCLUDED)
@@ -219,14 +219,14 @@ def bent(parameters, schedule):
     """
     q, v, restitution = parameters[:2, None], parameters[2:4, None], parameters[4]
     shift = jnp.stack([parameters[5], jnp.zeros(())])[:, None]
-    state, _ = time_of_impact_step(
+    state, _ = constraint_exact_step(
         State(q - shift, v),
         H,
         inertia=Masses(jnp.array([1.0, 2.5])),
         force=lambda q: -8 * jnp.sin(q + shift),
         geometry=ContactGeometry(2, 1, chain(2)),
         restitution=jnp.full((1,), restitution),
-        schedule=schedule,
+        modes=schedule,
     )
     return jnp.concatenate([(state.position + shift)[:, 0], state.velocity[:, 0]])
 
@@ -244,7 +244,7 @@ def bent_difference(parameters, schedule, size=1e-6):
 def test_nothing_jumps_at_the_ends_of_a_step(seed, boundary):
     """A surface that moves by a millionth either way takes the impact into the step or out of it."""
     random = np.random.default_rng(seed)
-    scheduled, excluded, by_gap = (jnp.array([plan]) for plan in (SCHEDULED, EXCLUDED, DECIDED_BY_GAP))
+    scheduled, excluded, by_gap = (jnp.array([plan]) for plan in (PRESCRIBED, EXCLUDED, BY_GAP))
     q, v = random.normal(size=2), random.normal(size=2)
     v[1] = v[0] + random.uniform(2, 4)
     centre = np.concatenate([q, v, [random.uniform(0.2, 1), 0.0]])
@@ -277,7 +277,7 @@ def test_derivatives_where_an_impact_lies_outside(seed):
     speed[1] = speed[0] + random.uniform(1, 4)
     q = np.array([0.2, 0.2]) - share * H * speed
     parameters = np.concatenate([q, speed, [random.uniform(0.2, 1), 0.0]])
-    scheduled = jnp.array([SCHEDULED])
+    scheduled = jnp.array([PRESCRIBED])
     found = bent_derivative(jnp.asarray(parameters), scheduled)
     np.testing.assert_allclose(found, bent_difference(parameters, scheduled), rtol=1e-5, atol=1e-6)
 
@@ -291,7 +291,7 @@ def test_instant_of_a_dropped_ball(height, offset):
     problem = ball(np.random.default_rng(0))
     since = step * H
     start = (np.full((1, 1), height - 0.5 * GRAVITY * since**2), np.full((1, 1), -GRAVITY * since))
-    _, report = advance(problem, *start, SCHEDULED)
+    _, report = advance(problem, *start, PRESCRIBED)
     np.testing.assert_allclose(report.instant, [impact - step], atol=1e-12)
 
 
@@ -306,22 +306,22 @@ def test_a_cradle_under_its_own_schedule(seed):
     @jax.jit
     def motion(schedule):
         def step(state, plan):
-            state, report = time_of_impact_step(
+            state, report = constraint_exact_step(
                 state,
                 0.01,
                 inertia=system.inertia(),
                 force=lambda q: system.force(q, jnp.zeros_like(q)),
                 geometry=system.geometry,
                 restitution=jnp.full((1,), system.restitution),
-                schedule=plan,
+                modes=plan,
             )
             return state, (state, report.contact)
 
         return jax.lax.scan(step, start, schedule)[1]
 
-    free, contact = motion(jnp.full((400, 1), DECIDED_BY_GAP))
+    free, contact = motion(jnp.full((400, 1), BY_GAP))
     assert 2 <= contact.sum() <= 8
-    scheduled, made = motion(jnp.where(contact, SCHEDULED, EXCLUDED))
+    scheduled, made = motion(jnp.where(contact, PRESCRIBED, EXCLUDED))
     np.testing.assert_array_equal(made, contact)
     assert_state(scheduled, free.position, free.velocity, atol=1e-9)
 
@@ -332,14 +332,14 @@ ROW = Problem(ContactGeometry(3, 1, chain(3)), NOTHING, NOTHING, NOTHING, np.one
 
 def test_an_impact_that_follows_from_another():
     """Three equal balls, e = 1: the first hits the second, which hits the third in the same step."""
-    reached, report = advance(ROW, np.array([[0.1], [0.0], [-0.05]]), np.array([[-3.0], [0], [0]]), SCHEDULED)
+    reached, report = advance(ROW, np.array([[0.1], [0.0], [-0.05]]), np.array([[-3.0], [0], [0]]), PRESCRIBED)
     assert_state(reached, [[0], [-0.05], [-0.2]], [[0], [0], [-3]], atol=1e-14)
     np.testing.assert_allclose(report.instant, [1 / 3, 1 / 2], rtol=1e-12)
 
 
 def test_an_impact_passes_through_balls_that_touch():
     """The same with the second and the third ball side by side, as in a cradle."""
-    reached, _ = advance(ROW, np.array([[0.1], [0.0], [0.0]]), np.array([[-3.0], [0], [0]]), SCHEDULED)
+    reached, _ = advance(ROW, np.array([[0.1], [0.0], [0.0]]), np.array([[-3.0], [0], [0]]), PRESCRIBED)
     assert_state(reached, [[0], [0], [-0.2]], [[0], [0], [-3]], atol=1e-14)
 
 
@@ -361,6 +361,6 @@ def test_two_bodies_do_not_disturb_each_other(shares):
     problem = Problem(
         TWO_FLOORS, np.zeros((2, 1)), speed, np.zeros((2, 1)), np.ones(2), np.zeros((2, 1)), 0.5
     )
-    reached, report = advance(problem, -shares * H * speed, speed, SCHEDULED)
+    reached, report = advance(problem, -shares * H * speed, speed, PRESCRIBED)
     assert_state(reached, -0.5 * speed * (1 - shares) * H, -0.5 * speed, atol=1e-13)
     np.testing.assert_allclose(report.instant, shares[:, 0], atol=1e-12)

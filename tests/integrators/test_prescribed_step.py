@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from carom.integrators import EXCLUDED, SCHEDULED, decided_step, time_of_impact_step
-from carom.mechanics import ContactGeometry, ContactRows, Masses, Pair, Wall
+from carom.integrators import EXCLUDED, PRESCRIBED, prescribed_step, constraint_exact_step
+from carom.mechanics import ContactGeometry, Masses, Pair, Wall
 from carom.types import State
 
 H = 0.05
@@ -62,14 +62,14 @@ def test_it_is_the_constraint_exact_step(dimension, bodies, frictions):
     random = np.random.default_rng(dimension)
     with jax.enable_x64(True):
         contacts = geometry(dimension, bodies)
-        rows = ContactRows.of(contacts)
+        rows = contacts.rows
         count = len(contacts.candidates)
 
         def force(position):
             return -jnp.sin(2 * position)
 
         def exact(state, law, masses, number, rough):
-            after, report = time_of_impact_step(
+            after, report = constraint_exact_step(
                 state,
                 H,
                 inertia=Masses(masses),
@@ -78,14 +78,14 @@ def test_it_is_the_constraint_exact_step(dimension, bodies, frictions):
                 restitution=law,
                 friction=rough,
                 max_impacts=2,
-                schedule=jnp.full(count, EXCLUDED).at[number].set(SCHEDULED),
+                modes=jnp.full(count, EXCLUDED).at[number].set(PRESCRIBED),
             )
             return after, report.instant
 
         def listed(state, law, masses, number, rough):
             # The second of the two listed contacts does not happen.
             index = jnp.array([number, (number + 1) % count])
-            after, instants = decided_step(
+            after, instants = prescribed_step(
                 state,
                 H,
                 masses=masses,
@@ -118,12 +118,12 @@ def test_one_impact_after_another():
     with jax.enable_x64(True):
         contacts = ContactGeometry(2, 1, (Wall(0, (-1.0,), -1.0), Pair(0, 1, 0.2)))
         state = State(jnp.array([[0.98], [0.77]]), jnp.array([[0.0], [2.0]]))
-        after, instants = decided_step(
+        after, instants = prescribed_step(
             state,
             0.1,
             masses=jnp.ones(2),
             force=jnp.zeros_like,
-            contacts=ContactRows.of(contacts),
+            contacts=contacts.rows,
             happens=jnp.array([True, True]),
             restitution=lambda rate: jnp.ones(2),
         )
@@ -141,7 +141,7 @@ def test_rows_are_the_geometry():
             contacts = geometry(dimension, 4)
             position = jnp.asarray(random.normal(size=(4, dimension)))
             index = jnp.asarray(random.permutation(len(contacts.candidates))[:5])
-            rows = ContactRows.of(contacts).take(index)
+            rows = contacts.rows.take(index)
             np.testing.assert_allclose(rows.gap(position), contacts.gap(position)[index], atol=1e-12)
             jacobian = jax.jacfwd(rows.gap)(position)
             np.testing.assert_allclose(jacobian, contacts.jacobian(position)[index], atol=1e-12)
