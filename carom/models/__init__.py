@@ -1,11 +1,9 @@
 """Learned mechanics and the baselines."""
 
-from carom.models.base import AbstractModel, Forecast, forecast, rollout
-from carom.models.batched_rollout import batched_rollout
+from carom.models.base import AbstractModel, Forecast, batched_rollout, forecast, forecast_many, rollout
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
-from carom.models.forecast_many import forecast_many
 from carom.models.mechanism import Mechanism, in_scene
 from carom.models.resnet import ResNet
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork

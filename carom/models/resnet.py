@@ -25,8 +25,7 @@ class ResNet(AbstractModel):
         size = 2 * scene.coordinates
         self.increment = perceptron((size, hidden, size), activation="tanh", key=key)
         self.contact = NoContact()
-        self.scene = scene
-        self.step_size = step_size
+        self.scene, self.step_size = scene, step_size
 
     @property
     def predicts_velocity(self) -> bool:

@@ -48,26 +48,24 @@ class VariationalIntegratorNetwork(AbstractModel):
         self.potential = potential_network(scene.coordinates, hidden=hidden, activation=activation, key=key)
         self.contact = NoContact()
         self.scheme = scheme
-        self.scene = scene
-        self.step_size = step_size
+        self.scene, self.step_size = scene, step_size
 
     @property
     def predicts_velocity(self) -> bool:
         return self.scheme == "velocity_verlet"
 
+    @property
+    def options(self) -> dict[str, Any]:
+        potential = self.potential
+        return {"scheme": self.scheme, "hidden": potential.hidden, "activation": potential.activation}
+
     def inertia(self) -> Masses:
+        """M."""
         return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
 
     def force(self, position: Coordinates) -> Coordinates:
+        """F = −∂U/∂q."""
         return -self.potential.gradient(position)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "scheme": self.scheme,
-            "hidden": self.potential.hidden,
-            "activation": self.potential.activation,
-        }
 
     def enter(self, state: State) -> State:
         return self._kick(state, -0.5)

@@ -70,45 +70,27 @@ def narrowing_sum(x: Vector, weight: Weight) -> Float[Array, "outputs"]:
     return jnp.stack([jnp.sum(row * x) for row in weight])
 
 
-@jax.custom_batching.custom_vmap
-def widening_product(x: Vector, kernel: Kernel) -> Float[Array, "outputs"]:
-    """x K, for more outputs than inputs."""
-    return x @ kernel
+def _for_training(product: Product, backward: Callable) -> Product:
+    """A product of a vector, whose batches over fixed weights are differentiated by `backward`."""
+    of_rows = jax.custom_vjp(product)
+    of_rows.defvjp(lambda x, weight: (product(x, weight), (x, weight)), backward)
 
+    @jax.custom_batching.custom_vmap
+    def trained(x: Vector, weight: Array) -> Float[Array, "outputs"]:
+        return product(x, weight)
 
-@widening_product.def_vmap
-def _widening_batch(_size, batched, x, kernel):
-    if batched[1]:
-        return jax.vmap(jnp.matmul, in_axes=(0 if batched[0] else None, 0))(x, kernel), True
-    return _widening_rows(x, kernel), True
+    @trained.def_vmap
+    def _(_size, batched, x, weight):
+        if batched[1]:
+            return jax.vmap(product, in_axes=(0 if batched[0] else None, 0))(x, weight), True
+        return of_rows(x, weight), True
 
-
-@jax.custom_batching.custom_vmap
-def narrowing_product(x: Vector, weight: Weight) -> Float[Array, "outputs"]:
-    """W x, for no more outputs than inputs."""
-    return weight @ x
-
-
-@narrowing_product.def_vmap
-def _narrowing_batch(_size, batched, x, weight):
-    if batched[1]:
-        return jax.vmap(jnp.matmul, in_axes=(0, 0 if batched[0] else None))(weight, x), True
-    return _narrowing_rows(x, weight), True
-
-
-@jax.custom_vjp
-def _widening_rows(x: Rows, kernel: Kernel) -> Results:
-    return x @ kernel
+    return trained
 
 
 def _widening_backward(residuals: tuple[Rows, Kernel], cotangent: Results) -> tuple[Rows, Kernel]:
     x, kernel = residuals
     return cotangent @ kernel.T, _contiguous(x.T) @ cotangent
-
-
-@jax.custom_vjp
-def _narrowing_rows(x: Rows, weight: Weight) -> Results:
-    return x @ weight.T
 
 
 def _narrowing_backward(residuals: tuple[Rows, Weight], cotangent: Results) -> tuple[Rows, Weight]:
@@ -118,10 +100,12 @@ def _narrowing_backward(residuals: tuple[Rows, Weight], cotangent: Results) -> t
     return cotangent @ weight, _contiguous(cotangent.T) @ x
 
 
-_widening_rows.defvjp(lambda x, kernel: (x @ kernel, (x, kernel)), _widening_backward)
-_narrowing_rows.defvjp(lambda x, weight: (x @ weight.T, (x, weight)), _narrowing_backward)
-
-
 def _contiguous(transposed: Array) -> Array:
     """A transposed matrix as an array of its own, which XLA would otherwise merge into the product."""
     return jax.lax.optimization_barrier(transposed)
+
+
+widening_product = _for_training(jnp.matmul, _widening_backward)
+"""x K, for more outputs than inputs."""
+narrowing_product = _for_training(lambda x, weight: x @ weight.T, _narrowing_backward)
+"""W x, for no more outputs than inputs."""

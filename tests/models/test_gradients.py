@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from carom.models import PotentialNetwork, batched_rollout, rollout
-from carom.networks import perceptron
+from carom.models import batched_rollout, rollout
+from carom.networks import PotentialNetwork, perceptron
 from carom.types import State
 from tests.models.conftest import KINDS
 

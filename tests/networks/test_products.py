@@ -1,5 +1,7 @@
 """Products laid out for training have the values and gradients of plain ones."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,28 +22,34 @@ def plain(x, matrix, *, widening):
 KINDS = {"in training": (widening_product, narrowing_product), "sums": (widening_sum, narrowing_sum)}
 
 
+def cases(widening: bool):
+    """Vectors and matrices with either or both in batches, for one, two and many outputs."""
+    for outputs in (1, 2, 9):
+        for batched in ((0, None), (None, 0), (0, 0)):
+            keys = jax.random.split(jax.random.key(outputs), 3)
+            rows = [(5,) if axis == 0 else () for axis in batched]
+            shape = (3, outputs) if widening else (outputs, 3)
+            x = jax.random.normal(keys[0], (*rows[0], 3))
+            matrix = jax.random.normal(keys[1], (*rows[1], *shape))
+            yield batched, x, matrix, jax.random.normal(keys[2], (5, outputs))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("widening", [True, False])
-@pytest.mark.parametrize("outputs", [1, 2, 9])
-@pytest.mark.parametrize("batched", [(0, None), (None, 0), (0, 0)])
-def test_values_and_gradients(kind, widening, outputs, batched):
+def test_values_and_gradients(kind, widening):
     product = KINDS[kind][0 if widening else 1]
+
+    def total(multiply, batched, x, matrix, weight):
+        return jnp.sum(weight * jnp.sin(jax.vmap(multiply, in_axes=batched)(x, matrix)))
+
+    def all_cases(multiply):
+        derivative = jax.value_and_grad(total, argnums=(2, 3))
+        return [derivative(multiply, *case) for case in cases(widening)]
+
     with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(outputs), 3)
-        rows = [(5,) if axis == 0 else () for axis in batched]
-        shape = (3, outputs) if widening else (outputs, 3)
-        x = jax.random.normal(keys[0], (*rows[0], 3))
-        matrix = jax.random.normal(keys[1], (*rows[1], *shape))
-        weight = jax.random.normal(keys[2], (5, outputs))
-
-        def total(multiply, x, matrix):
-            return jnp.sum(weight * jnp.sin(jax.vmap(multiply, in_axes=batched)(x, matrix)))
-
-        ours = jax.value_and_grad(total, argnums=(1, 2))(product, x, matrix)
-        expected = jax.value_and_grad(total, argnums=(1, 2))(
-            lambda x, matrix: plain(x, matrix, widening=widening), x, matrix
-        )
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), ours, expected)
+        found = jax.jit(partial(all_cases, product))()
+        expected = jax.jit(partial(all_cases, partial(plain, widening=widening)))()
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), found, expected)
 
 
 @pytest.mark.parametrize("name", ["cd-lagrange", "vin", "resnet", "contact-resnet"])
@@ -59,6 +67,7 @@ def test_models_in_training_are_the_same_models(name, system):
         logits = jax.vmap(model.contact_logits)(after)
         return jnp.sum(jnp.sin(after.position)) + jnp.sum(after.velocity**2) + jnp.sum(jnp.tanh(logits))
 
-    ours, expected = jax.grad(lambda m: total(for_training(m)))(model), jax.grad(total)(model)
+    ours = jax.jit(jax.grad(lambda m: total(for_training(m))))(model)
+    expected = jax.jit(jax.grad(total))(model)
     assert jax.tree.structure(ours) == jax.tree.structure(expected)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), ours, expected)
