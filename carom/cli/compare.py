@@ -1,7 +1,7 @@
 """`carom compare`: every model on one recording."""
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,16 +9,23 @@ import numpy as np
 import tyro
 
 from carom.cli.arguments import require_output
-from carom.cli.fit import PaperSettings
 from carom.cli.output import print_json, print_table, progress
 from carom.data.io.described import read_described
 from carom.data.io.tables import MAXIMUM_BYTES
 from carom.errors import require_range, require_seed
 from carom.estimation import LatentSettings
 from carom.evaluation.compare import CAROM, PAPER_MODELS, Ranked, rank_models, write_ranking
-from carom.execution.tasks import unfinished
+from carom.execution.tasks import checkpoint_directory
 from carom.fits.options import learned_from
 from carom.storage.input_file import require_file
+from carom.training import WindowedSettings
+
+
+@dataclass(frozen=True)
+class TrainingArguments(WindowedSettings):
+    """The paper's training on the command line, where `--touch` is the recipe carom's."""
+
+    touch: tyro.conf.Suppress[Literal["observed", "none"]] = "observed"  # pyright: ignore
 
 
 def compare(
@@ -30,7 +37,7 @@ def compare(
     hold_out: float = 0.2,
     touch: Literal["observed", "inferred", "imperfect"] = "inferred",
     hidden: int = 500,
-    settings: Annotated[PaperSettings, tyro.conf.OmitArgPrefixes] = PaperSettings(),  # noqa: B008
+    settings: Annotated[TrainingArguments, tyro.conf.OmitArgPrefixes] = TrainingArguments(),  # noqa: B008
     overwrite: bool = False,
     seed: int = 0,
     json: bool = False,
@@ -75,11 +82,11 @@ def compare(
             hidden=hidden,
             seed=seed,
             progress=lambda name: tell(names.index(name) / len(names)),
-            checkpoints=unfinished(out),
+            checkpoints=checkpoint_directory(out),
         )
     stated = {"carom": asdict(latent), "paper": asdict(windowed), "hidden": hidden, "seed": seed}
     write_ranking(split, ranked, out, recording=data, settings=stated | {"hold_out": hold_out})
-    shutil.rmtree(unfinished(out), ignore_errors=True)
+    shutil.rmtree(checkpoint_directory(out), ignore_errors=True)
     if json:
         print_json({"out": str(out), "errors": {row.model: row.error for row in ranked}})
         return
