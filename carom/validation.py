@@ -33,20 +33,25 @@ def require_valid(settings: Any, *, within: str = "") -> None:
         Traceback (most recent call last):
         carom.errors.SettingsError: `epochs` must lie between 1 and 1000, but it is 0.
     """
-    for name, (kind, bounds) in declared_types(type(settings)).items():
-        value = getattr(settings, name)
-        if value is None:
-            continue
-        wanted = ""
-        if get_origin(kind) is Literal and value not in get_args(kind):
-            wanted = f"be one of {', '.join(map(repr, get_args(kind)))}"
-        elif kind is float and not math.isfinite(value):
-            wanted = "be finite"
-        elif not all(_satisfies(value, bound) for bound in bounds):
-            wanted = _in_words(bounds)
-        if wanted:
-            place = f"{within}.{name}" if within else name
-            raise SettingsError(f"`{place}` must {wanted}, but it is {value!r}.")
+    for name in declared_types(type(settings)):
+        require_value(type(settings), name, getattr(settings, name), within=within)
+
+
+def require_value(declaration: type, name: str, value: Any, *, within: str = "") -> None:
+    """Refuse a value of one field of a dataclass outside the bounds and choices of its annotation."""
+    kind, bounds = declared_types(declaration)[name]
+    wanted = ""
+    if value is None:
+        return
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        wanted = f"be one of {', '.join(map(repr, get_args(kind)))}"
+    elif kind is float and not math.isfinite(value):
+        wanted = "be finite"
+    elif not all(_satisfies(value, bound) for bound in bounds):
+        wanted = _in_words(bounds)
+    if wanted:
+        place = f"{within}.{name}" if within else name
+        raise SettingsError(f"`{place}` must {wanted}, but it is {value!r}.")
 
 
 @cache

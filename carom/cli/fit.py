@@ -119,7 +119,7 @@ def _estimated(result: LatentFit, plan: FitPlan) -> Summary:
         "parameters": {p.name: [p.value, p.standard_error] for p in result.parameters},
         "noise": list(result.noise),
         "impacts": impacts,
-        "misfit": list(diagnostics),
+        "diagnostics": list(diagnostics),
         "notes": list(plan.notes),
     }
     return found, rows, (*plan.notes, *diagnostics)

@@ -19,7 +19,7 @@ from carom.estimation.settings import LatentSettings
 from carom.models.impact_network import Field, ImpactScheme
 from carom.models.variational_integrator_network import Scheme
 from carom.training.loss import WindowedSettings
-from carom.validation import declared_types, documented_fields, require_valid
+from carom.validation import declared_types, documented_fields, require_valid, require_value
 
 Recipe = Literal["carom", "paper"]
 ModelName = Literal["cd-lagrange", "vin", "resnet", "contact-resnet"]
@@ -192,6 +192,8 @@ class FitOptions:
         if rates := {name: given.pop(name) for name in [*given] if name.startswith("sensor.")}:
             given["sensor"] = TouchSensor(**{name.removeprefix("sensor."): x for name, x in rates.items()})
         settings = {name: given.pop(name) for name in own & given.keys()}
+        for name, value in settings.items():
+            require_value(RECIPES[recipe], name, value)
         for name in given.keys() - _COMMON:
             (other,) = OPTIONS[name].recipes
             if given.pop(name) != OPTIONS[name].default:

@@ -1,5 +1,6 @@
 """Short recordings, and an executor that makes fits in this process."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,20 @@ def tables(out: Path) -> tuple[bytes, bytes]:
     return (out / TABLE).read_bytes(), (out / RESULTS).read_bytes()
 
 
-@pytest.fixture
-def file(tmp_path, capsys) -> Path:
-    """A sweep file of four fits beside the recordings that it names."""
+@pytest.fixture(scope="session")
+def recordings(tmp_path_factory) -> Path:
+    """A directory with two recordings and their system files."""
+    directory = tmp_path_factory.mktemp("recordings")
     for name, start in (("ball", "1,0"), ("low", "0.8,0")):
         options = ["--steps", "40", "--noise", "0.02", "--start", start]
-        main(["simulate", "ball", *options, "--out", str(tmp_path / f"{name}.csv")])
-    capsys.readouterr()
+        main(["simulate", "ball", *options, "--out", str(directory / f"{name}.csv")])
+    return directory
+
+
+@pytest.fixture
+def file(recordings, tmp_path) -> Path:
+    """A sweep file of four fits beside the recordings that it names."""
+    shutil.copytree(recordings, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "sweep.toml"
     path.write_text(SWEEP)
     return path
