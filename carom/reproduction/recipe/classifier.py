@@ -1,4 +1,4 @@
-"""The paper's contact classifier against a learned gap: which of the two times impacts right, all else equal."""
+"""The contact classifier of the paper against a learned gap, all else equal: which times impacts right."""
 
 from collections.abc import Sequence
 from functools import partial

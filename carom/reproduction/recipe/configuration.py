@@ -1,4 +1,4 @@
-"""What the recipe `carom` is tried on: experiments, the grid over noise and data, and the contact classifier."""
+"""What the recipe `carom` is tried on: experiments, a grid over noise and data, the contact classifier."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -305,7 +305,7 @@ class Case:
     steps: int = 60
     step_size: float = 0.02
     noise: float = 0.05
-    training: ClassifierTraining = ClassifierTraining()  # noqa: RUF009 (frozen)
+    training: ClassifierTraining = ClassifierTraining()
 
     @property
     def settings(self) -> LatentSettings:

@@ -1,4 +1,4 @@
-"""Running the experiments and the grid: fits by each recipe, scored against the truth and beside the oracle."""
+"""The experiments and the grid: fits by every recipe, scored against the truth and beside the oracle."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -80,7 +80,11 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, tell: 
         known["seed"] = seed
         errors, wrong = held_out_forecasts(fit.model, starts, held_out)
         metrics = {"held_out_median": float(np.median(errors)), "held_out_wrong": wrong}
-        metrics |= _forecast_metrics(fit, truth) | fit_metrics(fit) | _slope_metrics(experiment, fit, truth)
+        predicted = forecast(fit.model, single(experiment.system.start), experiment.steps)
+        metrics["paper_rmse"] = paper_rmse(predicted, truth)
+        if truth.contact.shape[1]:
+            metrics |= impact_metrics(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
+        metrics |= fit_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
         if experiment.oracle:
             for model, scores in _oracles(experiment, seed, recording, truth, starts, held_out).items():
@@ -109,14 +113,6 @@ def fit_metrics(fit: LatentFit) -> Metrics:
     return {name: value for name, value in metrics.items() if value is not None and np.isfinite(value)}
 
 
-def _forecast_metrics(fit: LatentFit, truth: Trajectory) -> Metrics:
-    predicted = forecast(fit.model, _first_state(truth), len(truth.time) - 1)
-    metrics: Metrics = {"paper_rmse": paper_rmse(predicted, truth)}
-    if truth.contact.shape[1]:
-        metrics |= impact_metrics(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
-    return metrics
-
-
 def impact_metrics(predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"]) -> Metrics:
     """Impacts of a forecast against those of the truth."""
     score = contact_score(predicted, true)
@@ -126,10 +122,6 @@ def impact_metrics(predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray
         "missed": score.missed,
         "spurious": score.spurious,
     }
-
-
-def _first_state(motion: Trajectory) -> State:
-    return State(jnp.asarray(motion.position[0], jnp.float32), jnp.asarray(motion.velocity[0], jnp.float32))
 
 
 def _slope_metrics(experiment: Experiment, fit: LatentFit, truth: Trajectory) -> Metrics:
@@ -177,16 +169,16 @@ def _oracles(
 def grid_tasks(trials: Sequence[Trial], seeds: Sequence[int], folder: Path) -> list[Piece]:
     """The trials of the grid, all seeds of one together, and the error of the CD-Lagrange step itself."""
     tasks = [
-        Piece(
-            folder / "scheme.json", fingerprint("scheme", GRID_BALL, FORECAST_STEPS), _run_scheme, cost=0.1
-        )
+        Piece(folder / "scheme.json", fingerprint("scheme", GRID_BALL, FORECAST_STEPS), _run_scheme, cost=0.1)
     ]
     for trial in trials:
         learner = LEARNERS[trial.learner]
         settings = trial.training if learner.recipe == "paper" else trial.experiment.settings
         path = folder / f"{trial.learner}.noise-{trial.noise:g}.bounces-{trial.bounces}.json"
         mark = fingerprint(trial, learner._asdict(), trial.experiment, settings, FORECAST_STEPS, tuple(seeds))
-        tasks.append(Piece(path, mark, partial(_run_trial, trial, tuple(seeds), unfinished(path)), trial.cost))
+        tasks.append(
+            Piece(path, mark, partial(_run_trial, trial, tuple(seeds), unfinished(path)), trial.cost)
+        )
     return tasks
 
 
