@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from carom.digits import MISSING
-from carom.evaluation.tables import Table, markdown
+from carom.evaluation.tables import Table
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -12,7 +12,7 @@ TARGETS = {"forecast": "1.5 billion", "ensemble": "60 s", "text": "60 s", "publi
 """Of the first GPU measurements: what seemed within reach of the device."""
 
 
-def _gpu(document: Document) -> str:
+def _gpu(document: Document) -> Table:
     """One row per figure, with the fraction of the arithmetic rate where that says something."""
     forecast, ensemble = document["forecast"], document["ensemble"]
     rows = [
@@ -51,10 +51,10 @@ def _gpu(document: Document) -> str:
         f"matrix products in float32, {document['rates']['float32'] / 1e12:.1f} TFLOP/s."
     )
     header = ("quantity", "measured", "target", "fraction of the device's rate")
-    return markdown(Table(caption, header, tuple(rows)))
+    return Table(caption, header, tuple(rows))
 
 
-def _agreement(document: Document) -> str:
+def _agreement(document: Document) -> Table:
     """Differences between GPU and processor, beside their tolerances."""
     agreement = document["agreement"]
     rows = tuple(
@@ -66,19 +66,19 @@ def _agreement(document: Document) -> str:
         )
     )
     caption = f"{document['machine']['device']} against a processor."
-    return markdown(Table(caption, ("greatest difference of", "found", "tolerance"), rows))
+    return Table(caption, ("greatest difference of", "found", "tolerance"), rows)
 
 
 def _growth(
     key: str, columns: Mapping[str, Callable[[Row], str]], second: str | None = None
-) -> Callable[[Document], str]:
+) -> Callable[[Document], Table]:
     """A table of one list of measurements, joined by size with those of a second list."""
 
-    def make(document: Document) -> str:
+    def make(document: Document) -> Table:
         joined = {row["size"]: row for row in document[second]} if second else {}
         rows = [dict(row) | {"whole": joined.get(row["size"])} for row in document[key]]
         cells = tuple(tuple(show(row) for show in columns.values()) for row in rows)
-        return markdown(Table("", tuple(columns), cells))
+        return Table("", tuple(columns), cells)
 
     return make
 
@@ -103,8 +103,8 @@ def _whole(show: Callable[[Row], str]) -> Callable[[Row], str]:
     return lambda row: show(row["whole"]) if row["whole"] else MISSING
 
 
-GPU_TABLES: dict[str, Callable[[Document], str]] = {"gpu": _gpu, "agreement": _agreement}
-GROWTH_TABLES: dict[str, Callable[[Document], str]] = {
+GPU_TABLES: dict[str, Callable[[Document], Table]] = {"gpu": _gpu, "agreement": _agreement}
+GROWTH_TABLES: dict[str, Callable[[Document], Table]] = {
     "growth.paper": _growth(
         "paper_length",
         {

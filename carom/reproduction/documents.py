@@ -12,14 +12,13 @@ from typing import Any
 from carom.bench.tables import BENCH_TABLES
 from carom.errors import InputError
 from carom.evaluation.results import read_results
+from carom.evaluation.tables import Table, markdown
 from carom.reproduction.benchmark_tables import GPU_TABLES, GROWTH_TABLES
 from carom.reproduction.bodies.learning_tables import BODIES_LEARNING_TABLES
 from carom.reproduction.bodies.tables import BODIES_SPEED_TABLES, BODIES_TABLES
 from carom.reproduction.measured.tables import MEASURED_TABLES
 from carom.reproduction.paper.tables import PAPER_TABLES
-from carom.reproduction.recipe.classifier_tables import classifier_markdown
-from carom.reproduction.recipe.grid_tables import GRID_TABLES
-from carom.reproduction.recipe.rows_tables import LEARNING_TABLES
+from carom.reproduction.recipe.tables import LEARNING_TABLES, classifier_table, grid_table
 from carom.storage.atomic import atomic_write
 
 PAGES = tuple(
@@ -34,11 +33,11 @@ PAGES = tuple(
         "docs/benchmarks.md",
     )
 )
-SOURCES: dict[str, Mapping[str, Callable[[Any], str]]] = {
+SOURCES: dict[str, Mapping[str, Callable[[Any], Table | list[Table] | str]]] = {
     "results/paper.json": PAPER_TABLES,
     "results/learning.json": LEARNING_TABLES,
-    "results/grid.json": GRID_TABLES,
-    "results/classifier.json": {"classifier": classifier_markdown},
+    "results/grid.json": {"grid-summary": grid_table},
+    "results/classifier.json": {"classifier": classifier_table},
     "results/measured.json": MEASURED_TABLES,
     "results/bodies.json": BODIES_TABLES | BODIES_LEARNING_TABLES,
     "benchmarks/results/bodies.json": BODIES_SPEED_TABLES,
@@ -46,15 +45,15 @@ SOURCES: dict[str, Mapping[str, Callable[[Any], str]]] = {
     "benchmarks/results/gpu.json": GPU_TABLES,
     "benchmarks/results/growth.json": GROWTH_TABLES,
 }
-"""Tables by name, by the file that they are made from: `carom.evaluation.results.Results` of what lies in
-`results/`, the JSON document itself of benchmarks."""
+"""Tables by name, by the file that they are made from: functions of its tidy rows, or of the JSON document
+where a benchmark has a form of its own."""
 _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
 def make_tables(root: Path) -> dict[str, str]:
     """All tables from the committed files of a repository, in Markdown, by name."""
     return {
-        name: make(source)
+        name: _markdown(make(source))
         for path, tables in SOURCES.items()
         for source in [_read(root / path)]
         for name, make in tables.items()
@@ -90,8 +89,14 @@ def replace_between(text: str, marker: str, table: str) -> str:
 
 def _read(path: Path) -> Any:
     document = json.loads(path.read_text(encoding="utf-8"))
-    tidy = path.parent.parent.name != "benchmarks" and isinstance(document.get("rows"), list)
-    return read_results(path) if tidy else document
+    rows = document.get("rows")
+    return read_results(path).rows if isinstance(rows, list) and "metric" in rows[0] else document
+
+
+def _markdown(made: Table | list[Table] | str) -> str:
+    if isinstance(made, str):
+        return made
+    return "\n\n".join(markdown(table) for table in ([made] if isinstance(made, Table) else made))
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
         out: the HTML file.
         quick: whether training was shortened, so that the numbers must not be taken for results.
     """
-    fits = fits_of(results)
+    fits = fits_of(results.rows)
     names = fits["experiment"].unique(maintain_order=True).to_list()
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(

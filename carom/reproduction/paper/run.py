@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from carom.data import Recording, add_noise
 from carom.data.recording import run_from_trajectory
 from carom.evaluation import fit_oracle, paper_rmse
 from carom.evaluation.results import tidy_rows
-from carom.execution.tasks import Piece, Result, unfinished
-from carom.execution.workers import Tell
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.models import MODELS, forecast_many
 from carom.reproduction.paper.experiments import ABLATIONS, ORACLE, Experiment, Protocol
 from carom.reproduction.paper.published import published_motion
@@ -82,15 +81,13 @@ def plan(
     ]
 
 
-def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Piece]:
+def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Task]:
     """The training of every trial, and the oracle of every experiment and protocol."""
-    tasks: list[Piece] = []
+    tasks: list[Task] = []
     recorded: dict[tuple[str, Protocol], Trial] = {}
     for trial in trials:
         path = folder / f"{trial_stem(trial.experiment_name, trial.protocol, trial.model_name)}.json"
-        if not path.with_suffix(".npz").exists():
-            path.unlink(missing_ok=True)  # the figures need both files
-        tasks.append(Piece(path, trial.fingerprint, partial(_train, trial, path), trial.cost))
+        tasks.append(Task(_train, (trial, path), trial.cost, path, trial.fingerprint))
         # Without noise the oracle is the truth, and an ablation has the recordings of its experiment.
         if trial.experiment.noise > 0 and trial.experiment_name not in ABLATIONS:
             recorded.setdefault((trial.experiment_name, trial.protocol), trial)
@@ -99,7 +96,7 @@ def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Piece]:
         known = replace(trial.experiment, epochs=0, published_epochs=0, trained={})
         path = folder / f"{trial_stem(name, protocol, ORACLE)}.json"
         mark = fingerprint(known, protocol, trial.seeds)
-        tasks.append(Piece(path, mark, partial(_fit_oracles, trial), ORACLE_COST * trial.cost))
+        tasks.append(Task(_fit_oracles, (trial,), ORACLE_COST * trial.cost, path, mark))
     return tasks
 
 
@@ -132,7 +129,7 @@ def _motion(experiment: Experiment, protocol: Protocol, system: AbstractSystem, 
     )
 
 
-def _train(trial: Trial, path: Path, report: Tell) -> Result:
+def _train(trial: Trial, path: Path, report: ProgressCallback) -> Result:
     """Train all seeds of a trial; rows of metrics are returned, arrays for the figures are written."""
     experiment, protocol, name = trial.experiment, trial.protocol, trial.model_name
     trained, system = experiment.trained[name], experiment.system
@@ -143,7 +140,12 @@ def _train(trial: Trial, path: Path, report: Tell) -> Result:
         for recording, seed in zip(recordings, trial.seeds, strict=True)
     ]
     fits = fit_many(
-        models, recordings, settings, seeds=trial.seeds, progress=report, checkpoints=unfinished(path)
+        models,
+        recordings,
+        settings,
+        seeds=trial.seeds,
+        progress=report,
+        checkpoints=checkpoint_directory(path),
     )
     starts = [single(system.start), *held_out_starts(system)]
     # The truth of the recorded start is in double precision, as the data are.
@@ -161,7 +163,7 @@ def _train(trial: Trial, path: Path, report: Tell) -> Result:
     return {"rows": rows}
 
 
-def _fit_oracles(trial: Trial, report: Tell) -> Result:
+def _fit_oracles(trial: Trial, report: ProgressCallback) -> Result:
     """The error of the true equations with gravity fitted to each seed's recording."""
     experiment, protocol = trial.experiment, trial.protocol
     system, start = experiment.system, experiment.system.start

@@ -11,5 +11,5 @@ __all__ = ["Share", "Spread", "spread"]
 class Share(NamedTuple):
     """`count` of `total`."""
 
-    count: int
+    count: int  # pyright: ignore
     total: int

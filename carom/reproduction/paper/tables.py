@@ -6,13 +6,12 @@ import polars as pl
 
 from carom.digits import MISSING, number
 from carom.errors import InputError
-from carom.evaluation.results import Results, wide
+from carom.evaluation.results import wide
 from carom.evaluation.tables import (
     Table,
     arrange,
     cell,
     largest_text,
-    markdown,
     mean_text,
     measured,
     median_text,
@@ -33,7 +32,7 @@ from carom.reproduction.paper.experiments import (
 LABELS = {"experiment": {name: experiment.label for name, experiment in ALL.items()}}
 
 
-def fits_of(results: Results) -> pl.DataFrame:
+def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per model and seed in the paper's order, with the metrics and what they are compared with.
 
     Added columns: `paper` and `paper_error`, as printed; `ours` and `ours_paper`, the error of CD-Lagrange on
@@ -49,7 +48,7 @@ def fits_of(results: Results) -> pl.DataFrame:
         schema={"experiment": pl.String, "model": pl.String, "paper": pl.Float64, "paper_error": pl.Float64},
         orient="row",
     )
-    fits = wide(results.rows).join(printed, on=["experiment", "model"], how="left")
+    fits = wide(rows).join(printed, on=["experiment", "model"], how="left")
     keys = ["experiment", "protocol", "seed"]
     ours = fits.filter(model=OURS).select(*keys, ours="paper_rmse", ours_paper="paper")
     fits = fits.join(ours, on=keys, how="left")
@@ -241,16 +240,8 @@ def _order_in_paper(group: pl.DataFrame) -> str:
     return MISSING if ours is None or other is None else "below" if ours < other else "above"
 
 
-def _summary(results: Results) -> str:
-    return "\n\n".join(map(markdown, summary_tables(fits_of(results))))
-
-
-def _experiment(name: str) -> Callable[[Results], str]:
-    return lambda results: markdown(experiment_table(fits_of(results), name))
-
-
-PAPER_TABLES: dict[str, Callable[[Results], str]] = {
-    "summary": _summary,
-    **{name: _experiment(name) for name in ALL},
+PAPER_TABLES: dict[str, Callable[[pl.DataFrame], Table | list[Table]]] = {
+    "summary": lambda rows: summary_tables(fits_of(rows)),
+    **{name: lambda rows, name=name: experiment_table(fits_of(rows), name) for name in ALL},
 }
 """Tables by the name of their marker in a page."""

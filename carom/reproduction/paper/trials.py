@@ -67,6 +67,8 @@ def load_group(fits: pl.DataFrame, folder: Path, experiment: str, protocol: str)
         if model == ORACLE:
             continue
         path = folder / f"{trial_stem(experiment, protocol, model)}.npz"
+        if not path.exists():
+            raise unreadable(path.with_suffix(".json"), "the arrays that belong to it are missing")
         arrays = read_arrays(path)
         absent = REQUIRED - arrays.keys()
         if absent or any(len(arrays[name]) != len(scores.seeds) for name in arrays if "forecast" in name):
