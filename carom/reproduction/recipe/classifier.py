@@ -15,8 +15,8 @@ from carom.data import Recording
 from carom.estimation import LatentFit, fit_latent_many
 from carom.evaluation import paper_rmse
 from carom.evaluation.results import tidy_rows
-from carom.execution.tasks import Piece, Result, unfinished
-from carom.execution.workers import Tell
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
 from carom.models import ImpactNetwork, forecast_many
@@ -36,23 +36,23 @@ from carom.storage.fingerprint import fingerprint
 from carom.types import State
 
 
-def classifier_tasks(seeds: Sequence[int], folder: Path, *, cases: Sequence[Case] = CASES) -> list[Piece]:
+def classifier_tasks(seeds: Sequence[int], folder: Path, *, cases: Sequence[Case] = CASES) -> list[Task]:
     """All cases, all seeds of one together."""
     tasks = []
     for case in cases:
         path = folder / f"{case.truth}.bounces-{case.bounces}.json"
         mark = fingerprint(case, case.settings, seeds, HEIGHTS, CLASSIFIER_STARTS, CLASSIFIER_STEPS)
-        function = partial(_run_case, case, tuple(seeds), unfinished(path))
-        tasks.append(Piece(path, mark, function, case.bounces + 5))
+        arguments = case, tuple(seeds), checkpoint_directory(path)
+        tasks.append(Task(_run_case, arguments, case.bounces + 5, path, mark))
     return tasks
 
 
-def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, tell: Tell) -> Result:
+def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     recordings = [case.record(seed) for seed in seeds]
     fits = fit_latent_many(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
-    tell(0.6)
+    report(0.6)
     classifiers = train_classifiers(fits, recordings, seeds, case.training)
-    tell(0.9)
+    report(0.9)
     known = {"experiment": "classifier", "recipe": "carom", "truth": case.truth, "touch": "observed"}
     known |= {"noise": case.noise, "bounces": case.bounces}
     rows = []

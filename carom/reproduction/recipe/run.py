@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +15,8 @@ from carom.estimation import LatentFit, fit_latent_many
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
-from carom.execution.tasks import Piece, Result, unfinished
-from carom.execution.workers import Tell
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.models import MODELS, AbstractModel, Forecast, forecast, forecast_many
 from carom.reproduction.paper.scores import held_out_forecasts, held_out_starts, single
 from carom.reproduction.recipe.configuration import (
@@ -40,7 +39,7 @@ TOGETHER = 5
 Metrics = dict[str, float]
 
 
-def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Piece]:
+def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Task]:
     """The experiments whose names begin with one of `names`, each group of seeds a task."""
     # A processor core gains nothing from a large batch, and small ones are easier to share out.
     together = TOGETHER if jax.default_backend() == "cpu" else len(seeds)
@@ -50,20 +49,20 @@ def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -
         experiment = EXPERIMENTS[name]
         for group in groups:
             path = folder / f"{name}.seeds-{group[0]}-{group[-1]}.json"
-            function = partial(_run_experiment, name, group, unfinished(path))
-            cost = experiment.steps * experiment.runs * len(group)
-            tasks.append(Piece(path, fingerprint(experiment, group), function, cost))
+            arguments = name, group, checkpoint_directory(path)
+            weight = experiment.steps * experiment.runs * len(group)
+            tasks.append(Task(_run_experiment, arguments, weight, path, fingerprint(experiment, group)))
     return tasks
 
 
-def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, tell: Tell) -> Result:
+def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     experiment = EXPERIMENTS[name]
     recordings = [experiment.record(seed) for seed in seeds]
     given = [experiment.starts(seed) for seed in seeds] if experiment.start_given else None
     fits = fit_latent_many(
         recordings, experiment.settings, starts=given, seeds=seeds, checkpoints=checkpoints
     )
-    tell(0.7)
+    report(0.7)
     starts = held_out_starts(experiment.system, 50 if experiment.oracle else 5)
     truth = experiment.motion(experiment.system, experiment.system.start)
     held_out = [experiment.motion(experiment.system, start) for start in starts]
@@ -89,7 +88,7 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, tell: 
         if experiment.oracle:
             for model, scores in _oracles(experiment, seed, recording, truth, starts, held_out).items():
                 rows += tidy_rows(known | {"model": model}, scores)
-        tell(0.7 + 0.3 * done / len(seeds))
+        report(0.7 + 0.3 * done / len(seeds))
     return {"rows": rows}
 
 
@@ -166,23 +165,21 @@ def _oracles(
     return found
 
 
-def grid_tasks(trials: Sequence[Trial], seeds: Sequence[int], folder: Path) -> list[Piece]:
+def grid_tasks(trials: Sequence[Trial], seeds: Sequence[int], folder: Path) -> list[Task]:
     """The trials of the grid, all seeds of one together, and the error of the CD-Lagrange step itself."""
-    tasks = [
-        Piece(folder / "scheme.json", fingerprint("scheme", GRID_BALL, FORECAST_STEPS), _run_scheme, cost=0.1)
-    ]
+    mark = fingerprint("scheme", GRID_BALL, FORECAST_STEPS)
+    tasks = [Task(_run_scheme, weight=0.1, path=folder / "scheme.json", fingerprint=mark)]
     for trial in trials:
         learner = LEARNERS[trial.learner]
         settings = trial.training if learner.recipe == "paper" else trial.experiment.settings
         path = folder / f"{trial.learner}.noise-{trial.noise:g}.bounces-{trial.bounces}.json"
         mark = fingerprint(trial, learner._asdict(), trial.experiment, settings, FORECAST_STEPS, tuple(seeds))
-        tasks.append(
-            Piece(path, mark, partial(_run_trial, trial, tuple(seeds), unfinished(path)), trial.cost)
-        )
+        arguments = trial, tuple(seeds), checkpoint_directory(path)
+        tasks.append(Task(_run_trial, arguments, trial.cost, path, mark))
     return tasks
 
 
-def _run_scheme(tell: Tell) -> Result:
+def _run_scheme(report: ProgressCallback) -> Result:
     """What the CD-Lagrange step, which the paper's network has, costs with the true gravity and floor."""
     ball = GRID_BALL.system
     scheme = ball.scheme(ball.start, steps=FORECAST_STEPS, step_size=GRID_BALL.step_size)
@@ -190,13 +187,13 @@ def _run_scheme(tell: Tell) -> Result:
     return {"rows": tidy_rows({"experiment": "grid", "model": "scheme"}, {"paper_rmse": error})}
 
 
-def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, tell: Tell) -> Result:
+def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     experiment, learner = trial.experiment, LEARNERS[trial.learner]
     recordings = [experiment.record(seed) for seed in seeds]
     system = experiment.system
     starts = [single(system.start), *held_out_starts(system, trial.held_out)]
     truths = [_exact_forecast(system, start) for start in starts]
-    job = _Job(trial, recordings, seeds, starts, checkpoints, tell)
+    job = _Job(trial, recordings, seeds, starts, checkpoints, report)
     fitted = {"carom": _by_carom, "paper": _by_paper, "oracle": _by_oracle}[learner.recipe](job)
     known = {
         "experiment": "grid",
@@ -223,7 +220,7 @@ class _Job(NamedTuple):
     seeds: Sequence[int]
     starts: list[State]
     checkpoints: Path
-    tell: Tell
+    report: ProgressCallback
 
 
 _Fitted = tuple[list[Motion], Metrics]
@@ -244,7 +241,7 @@ def _by_paper(job: _Job) -> list[_Fitted]:
         for recording, seed in zip(job.recordings, job.seeds, strict=True)
     ]
     fits = fit_many(
-        models, job.recordings, settings, seeds=job.seeds, progress=job.tell, checkpoints=job.checkpoints
+        models, job.recordings, settings, seeds=job.seeds, progress=job.report, checkpoints=job.checkpoints
     )
     details = {"training_steps": job.trial.training_steps, "epochs": settings.epochs}
     return [
@@ -263,7 +260,7 @@ def _by_oracle(job: _Job) -> list[_Fitted]:
             experiment.system, recording, bounds={"gravity": (9.0, 10.6)}, solve=experiment.motion
         )
         found.append(([_exact_forecast(fit.system, start) for start in job.starts], fit.parameters))
-        job.tell(len(found) / len(job.recordings))
+        job.report(len(found) / len(job.recordings))
     return found
 
 
