@@ -6,102 +6,24 @@ the two and of what every fit has; the command line and sweep files are made fro
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, Lt
 
 from carom.data.io.system_file import Learn
 from carom.errors import MAXIMUM_SEED, SettingsError
-from carom.estimation.detection.touch_sensor import Touch, TouchSensor
-from carom.estimation.parameters.unknowns import Learned
-from carom.estimation.settings import LatentSettings
-from carom.models.impact_network import Field, ImpactScheme
+from carom.estimation.detection.touch_sensor import TouchSensor
+from carom.estimation.settings import Settings
 from carom.models.variational_integrator_network import Scheme
-from carom.training.loss import WindowedSettings
+from carom.training.settings import TrainingSettings
 from carom.validation import declared_types, documented_fields, require_valid, require_value
 
 Recipe = Literal["carom", "paper"]
 ModelName = Literal["cd-lagrange", "vin", "resnet", "contact-resnet"]
-Learnable = Literal[
-    "restitution",
-    "restitution-speed",
-    "restitution-per-run",
-    "gap",
-    "gap-per-run",
-    "masses",
-    "masses-per-run",
-    "damping",
-    "friction",
-    "radii",
-    "normals",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Settings of the recipe carom; one set serves all systems.
-
-    Arguments:
-        touch: What the touch columns mean: perfect readings (observed), readings with errors (imperfect), or
-            nothing (inferred).
-        sensor: What is known of an imperfect touch sensor; the rest is estimated.
-        share: Whether every contact has a restitution and a friction of its own (each), walls have one and
-            pairs another (kind), or all have the same (all).
-        potential: Whether all bodies move in one potential and interact by contact alone (shared), or also
-            through their distance (pairs) or in any way (joint), or move freely between impacts (none).
-        hidden: Units in the hidden layer of the potential.
-        starts: Random initial weights that are tried together.
-        horizons: Samples per segment, stage by stage, each a multiple of the one before; a last stage with
-            whole runs is added.
-        longest: Samples beyond which a run is cut into segments in that last stage too; a multiple of the
-            last horizon.
-        mask: Samples either side of an impact that are left out of the residuals, for contacts that last.
-        stepper: The integrator; auto tries constraint_exact, where its diagnostics raise doubts cd_lagrange
-            too, and keeps the one with the greater evidence.
-    """
-
-    touch: Touch = "inferred"
-    sensor: TouchSensor = field(default_factory=TouchSensor)
-    share: Literal["each", "kind", "all"] = "each"
-    potential: Field = "shared"
-    # Beyond some hundred units the dense normal equations take longer than the simulations.
-    hidden: Annotated[int, Interval(ge=1, le=256)] = 32
-    starts: Annotated[int, Interval(ge=1, le=64)] = 4
-    horizons: tuple[int, ...] = (20, 100, 600)
-    longest: Annotated[int, Ge(1)] = 2400
-    mask: Annotated[int, Ge(0)] = 0
-    stepper: ImpactScheme | Literal["auto"] = "auto"
-
-    def __post_init__(self):
-        require_valid(self)
-        if self.sensor != TouchSensor() and self.touch != "imperfect":
-            raise SettingsError("`sensor` is for an imperfect touch sensor; add `touch` imperfect.")
-        lengths = (1, *self.horizons, self.longest)
-        if any(after < before or after % before for before, after in pairwise(lengths)):
-            raise SettingsError(
-                f"`horizons` {self.horizons} and `longest` {self.longest}: each must be a multiple of the "
-                "previous one."
-            )
-
-    def latent(self, learned: Learned) -> LatentSettings:
-        """The same for the estimator, with the physical parameters to estimate."""
-        return LatentSettings(
-            touch=self.touch,
-            sensor=self.sensor,
-            learned=learned,
-            scheme=self.stepper,
-            field=self.potential,
-            hidden=self.hidden,
-            starts=self.starts,
-            horizons=self.horizons,
-            longest=self.longest,
-            blind=self.mask,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperSettings(WindowedSettings):
+class PaperSettings(TrainingSettings):
     """The paper's recipe: a model, and how it is trained.
 
     Arguments:
@@ -126,9 +48,9 @@ class PaperSettings(WindowedSettings):
             raise SettingsError(f"`scheme` {self.scheme} is for the model vin; add `model` vin.")
 
     @property
-    def training(self) -> WindowedSettings:
+    def training(self) -> TrainingSettings:
         """The part that training needs."""
-        return WindowedSettings(**{part.name: getattr(self, part.name) for part in fields(WindowedSettings)})
+        return TrainingSettings(**{part.name: getattr(self, part.name) for part in fields(TrainingSettings)})
 
 
 RECIPES: dict[str, type[Settings] | type[PaperSettings]] = {"carom": Settings, "paper": PaperSettings}
@@ -141,8 +63,8 @@ class FitOptions:
     Arguments:
         settings: Those of the recipe, which is chosen by their class.
         learn: Physical parameters to estimate by the recipe carom, instead of those that the system file
-            names. The position of surfaces has one number per contact (gap), or one per body and per plane
-            (radii); normals are those of the planes.
+            names: restitution, restitution-speed, friction, surfaces, radii, normals, masses, damping, drag,
+            gravity; with -per-run at the end of a name every run has a value of its own.
         around: Seconds either side of each run's impact that the recipe carom uses, where every run has one;
             everything by default.
         hold_out: Fraction of the data that the fit does not see, to score its forecasts: whole runs where
@@ -158,7 +80,7 @@ class FitOptions:
     """
 
     settings: Settings | PaperSettings = field(default_factory=Settings)
-    learn: tuple[Learnable, ...] | None = None
+    learn: tuple[str, ...] | None = None
     around: Annotated[float | None, Gt(0)] = None
     hold_out: Annotated[float, Ge(0), Lt(1)] = 0.0
     seed: Annotated[int, Interval(ge=0, le=MAXIMUM_SEED)] = 0
@@ -231,6 +153,8 @@ def _options() -> dict[str, Option]:
         explanations = documented_fields(declaration)
         for part in fields(declaration):
             name, kind = part.name, declared_types(declaration)[part.name][0]
+            if declaration is Settings and name in _COMMON:
+                continue
             default = part.default if part.default is not MISSING else part.default_factory()  # pyright: ignore
             new = Option(name, kind, default, explanations[name], recipes)
             if (other := found.get(name)) is not None:
@@ -247,36 +171,10 @@ OPTIONS = _options()
 """Every option of a fit by its name."""
 
 
-def learned_from(
-    stated: Learn, chosen: tuple[str, ...] | None, share: Literal["each", "kind", "all"] = "each"
-) -> Learned:
-    """The physical parameters to estimate: those chosen, else those that the system file states."""
-    laws = "one" if share == "all" else share
-    if chosen is None:
-        return Learned(
-            restitution=stated.restitution,
-            laws=laws,
-            gap=stated.gap,
-            masses=stated.masses,
-            damping=stated.damping,
-        )
-    if "gap" in chosen and "radii" in chosen:
-        raise SettingsError("`learn`: gap and radii both place the surfaces; choose one.")
-    speed, constant = "restitution-speed" in chosen, "restitution" in chosen
-    if speed and constant:
-        raise SettingsError(
-            "`learn`: restitution is constant, restitution-speed depends on speed; choose one."
-        )
-    return Learned(
-        restitution="speed" if speed else "constant" if constant else "fixed",
-        laws=laws,
-        gap="gap" in chosen or "radii" in chosen,
-        surfaces="bodies" if "radii" in chosen else "each",
-        normals="normals" in chosen,
-        friction="friction" in chosen,
-        masses="masses" in chosen,
-        damping="damping" in chosen,
-        gap_per_run="gap-per-run" in chosen,
-        restitution_per_run="restitution-per-run" in chosen,
-        masses_per_run="masses-per-run" in chosen,
-    )
+def names_to_learn(stated: Learn, chosen: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The parameters to estimate: those chosen, else those that the system file states."""
+    if chosen is not None:
+        return chosen
+    restitution = {"constant": ("restitution",), "speed": ("restitution-speed",)}.get(stated.restitution, ())
+    flags = (("surfaces", stated.gap), ("masses", stated.masses), ("damping", stated.damping))
+    return (*restitution, *(name for name, learned in flags if learned))

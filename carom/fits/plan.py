@@ -1,7 +1,7 @@
 """A fit of one recording: what can be refused before it begins, the fit, and its directory."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,14 @@ import jax
 from carom.data import Learn, Recording, Split, SystemFile, hold_out
 from carom.errors import InputError, SettingsError
 from carom.estimation.detection.trimming import trim
-from carom.estimation.result import LatentFit
-from carom.estimation.settings import LatentSettings
-from carom.estimation.stages import fit_latent, require_fittable
+from carom.estimation.result import Fit
+from carom.estimation.settings import Settings
+from carom.estimation.stages import fit_recording, require_fittable
 from carom.fits.fit_directory import save_run
 from carom.fits.new_fit_directory import NewRun, new_run_folder
-from carom.fits.options import FitOptions, PaperSettings, Settings, learned_from
+from carom.fits.options import FitOptions, PaperSettings, names_to_learn
 from carom.models import MODELS, AbstractModel
-from carom.training.loss import WindowedSettings
-from carom.training.recipe import Fit, fit_many, together
+from carom.training import TrainingResult, TrainingSettings, stack_models, train_many
 from carom.training.windows import recorded_windows
 
 
@@ -42,7 +41,7 @@ class FitPlan:
     split: Split
     names: tuple[str, ...]
     options: FitOptions
-    settings: LatentSettings | WindowedSettings
+    settings: Settings | TrainingSettings
     model_options: dict[str, Any]
     notes: tuple[str, ...] = ()
 
@@ -53,14 +52,14 @@ class FitPlan:
 
     def require_possible(self) -> None:
         """Refuse what the recipe would refuse of this recording at its start."""
-        if isinstance(self.settings, LatentSettings):
+        if isinstance(self.settings, Settings):
             require_fittable([self.training], self.settings)
         else:
             recorded_windows(self._untrained(self.options.seed), self.training, self.settings)
 
     def run(
         self, out: Path, *, overwrite: bool = False, progress: Callable[[float], None] | None = None
-    ) -> Fit | LatentFit:
+    ) -> Fit | TrainingResult:
         """Fit, and write the fit directory; the same call continues after the process was killed.
 
         Arguments:
@@ -69,7 +68,7 @@ class FitPlan:
             progress: called with the fraction of the work done.
         """
         with new_run_folder(out, overwrite=overwrite) as new:
-            if isinstance(self.settings, LatentSettings):
+            if isinstance(self.settings, Settings):
                 result, ensemble, seed = self._estimate(self.settings, new, progress), None, self.options.seed
             else:
                 result, ensemble, seed = self._train(self.settings, new, progress)
@@ -85,10 +84,8 @@ class FitPlan:
             )
         return result
 
-    def _estimate(
-        self, settings: LatentSettings, new: NewRun, progress: Callable[[float], None] | None
-    ) -> LatentFit:
-        result = fit_latent(
+    def _estimate(self, settings: Settings, new: NewRun, progress: Callable[[float], None] | None) -> Fit:
+        result = fit_recording(
             self.training,
             settings,
             seed=self.options.seed,
@@ -100,19 +97,19 @@ class FitPlan:
         if result.failed:
             new.give_up()
             raise SettingsError(
-                f"{self.path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise "
+                f"{self.path}: the fit failed: its residuals are {result.diagnostics.excess:.0f} times the noise "
                 "of the data; check the candidate contacts in the system file, or try another `seed`."
             )
         return result
 
     def _train(
-        self, settings: WindowedSettings, new: NewRun, progress: Callable[[float], None] | None
-    ) -> tuple[Fit, AbstractModel | None, int]:
+        self, settings: TrainingSettings, new: NewRun, progress: Callable[[float], None] | None
+    ) -> tuple[TrainingResult, AbstractModel | None, int]:
         """The first fit that succeeds, the ensemble of all that do where one was requested, and its seed."""
         chosen = self.options.settings
         assert isinstance(chosen, PaperSettings)
         seeds = range(self.options.seed, self.options.seed + chosen.ensemble)
-        results = fit_many(
+        results = train_many(
             [self._untrained(seed) for seed in seeds],
             [self.training],
             settings,
@@ -127,7 +124,7 @@ class FitPlan:
             raise SettingsError("Training diverged; choose a smaller `learning_rate`.")
         models = [results[number].model for number in succeeded]
         first = succeeded[0]
-        return results[first], together(models) if chosen.ensemble > 1 else None, seeds[first]
+        return results[first], stack_models(models) if chosen.ensemble > 1 else None, seeds[first]
 
     def _untrained(self, seed: int) -> AbstractModel:
         chosen = self.options.settings
@@ -157,9 +154,9 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
             raise SettingsError(
                 f"`mask` must lie between 0 and {most} for this recording, not {chosen.mask}."
             )
-        settings = chosen.latent(learned_from(learn, options.learn, chosen.share))
+        settings = replace(chosen, learn=names_to_learn(learn, options.learn))
         if options.around is not None:
-            recording, impacts = trim(recording, options.around, blind=chosen.mask)
+            recording, impacts = trim(recording, options.around, mask=chosen.mask)
             if several := sum(count > 1 for count in impacts):
                 notes = (
                     f"{several} of {len(impacts)} runs have more than one impact; only the data around the "
@@ -193,11 +190,6 @@ def _require_learnable(
             raise SettingsError(
                 f"`learn` {name}: the system file has neither walls nor pairs; add them there."
             )
-    if "restitution-per-run" in chosen and not {"restitution", "restitution-speed"} & {*chosen}:
-        raise SettingsError(
-            "`learn` restitution-per-run: runs vary about a common restitution; add restitution or "
-            "restitution-speed."
-        )
 
 
 def _model_options(settings: PaperSettings, path: Path, learn: Learn) -> dict[str, Any]:
