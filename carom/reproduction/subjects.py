@@ -13,6 +13,13 @@ from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Task, run_tasks
+from carom.reproduction.bodies.figures import write_bodies_figures
+from carom.reproduction.bodies.run import bodies_tasks
+from carom.reproduction.bodies.tables import restitution_table
+from carom.reproduction.measured import tables as measured
+from carom.reproduction.measured.figures import write_measured_figures
+from carom.reproduction.measured.recordings import data_hash, measured_directory
+from carom.reproduction.measured.run import measured_tasks
 from carom.reproduction.paper.animation import write_animations
 from carom.reproduction.paper.experiments import (
     ABLATIONS,
@@ -75,7 +82,7 @@ class Subject:
     file: str
     tasks: Callable[[Request, Path], Sequence[Task]]
     table: Callable[[pl.DataFrame], Table]
-    draw: Callable[[Results, Request, Path, Path], None] | None = None
+    draw: Callable[[Results, Request, Path, Path], object] | None = None
     first_seed: int = 0
     named: bool = False
     options: tuple[str, ...] = ()
@@ -108,6 +115,7 @@ def reproduce(
             [row for result in finished for row in result["rows"]],
             command=command_line(name, request),
             machine=", ".join(sorted({result["device"] for result in finished})),
+            data_sha256=data_hash(measured_directory(request.data)) if "--data" in subject.options else None,
         )
         if subject.draw is not None:
             make_folder(out / FIGURES)
@@ -140,10 +148,6 @@ def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> 
     write_report(results, figures, out / "paper.html", quick=request.quick)
 
 
-def _draw_grid(results: Results, request: Request, folder: Path, out: Path) -> None:
-    write_grid_figure(results.rows, out / FIGURES)
-
-
 SUBJECTS: dict[str, Subject] = {
     "paper": Subject(
         "paper.json",
@@ -166,7 +170,7 @@ SUBJECTS: dict[str, Subject] = {
             plan_grid(request.names, quick=request.quick), request.seeds, folder
         ),
         grid_table,
-        _draw_grid,
+        lambda results, request, folder, out: write_grid_figure(results.rows, out / FIGURES),
         named=True,
         options=("--quick",),
     ),
@@ -174,6 +178,19 @@ SUBJECTS: dict[str, Subject] = {
         "classifier.json",
         lambda request, folder: classifier_tasks(request.seeds, folder),
         classifier_table,
+    ),
+    "bodies": Subject(
+        "bodies.json",
+        lambda request, folder: bodies_tasks(request.seeds, folder),
+        restitution_table,
+        lambda results, request, folder, out: write_bodies_figures(out / FIGURES),
+    ),
+    "measured": Subject(
+        "measured.json",
+        lambda request, folder: measured_tasks(measured_directory(request.data), request.seeds, folder),
+        measured.errors_table,
+        lambda results, request, folder, out: write_measured_figures(results.rows, folder, out / FIGURES),
+        options=("--data",),
     ),
 }
 """By the name that `carom reproduce` takes."""

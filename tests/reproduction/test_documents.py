@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carom.errors import InputError
-from carom.reproduction.documents import PAGES, make_tables, refreshed, replace_between
+from docs.tables import PAGES, make_tables, refreshed, replace_between
 
 ROOT = Path(__file__).parents[2]
 

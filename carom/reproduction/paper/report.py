@@ -1,5 +1,6 @@
 """The page of a reproduction: one HTML file with every number and figure, and nothing to load."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ from carom.evaluation.tables import Table, measured, median_text
 from carom.report.page import figure_html, page, table_html
 from carom.reproduction.paper.experiments import ABLATIONS, ALL, ORACLE
 from carom.reproduction.paper.figures import ABLATIONS_NAME
-from carom.reproduction.paper.remarks import REMARKS
 from carom.reproduction.paper.tables import experiment_table, findings, fits_of, summary_tables
 from carom.storage.atomic import atomic_write
 
-_TEMPLATE = "page.html.jinja"
+_TEMPLATE, _REMARKS = "page.html.jinja", "remarks.toml"
 
 
 def write_report(results: Results, figures: Path, out: Path, *, quick: bool = False) -> None:
@@ -32,16 +32,23 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
     """
     fits = fits_of(results.rows)
     names = fits["experiment"].unique(maintain_order=True).to_list()
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    beside = Path(__file__).parent
+    remarks = tomllib.loads((beside / _REMARKS).read_text(encoding="utf-8"))
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FileSystemLoader(beside),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
     body = environment.get_template(_TEMPLATE).render(
         overview=_overview(fits),
         quick=quick,
         findings=findings(fits),
         summary=[_table(table) for table in summary_tables(fits)],
-        sections=[_section(fits.filter(experiment=name), name, figures) for name in names],
+        sections=[
+            _section(fits.filter(experiment=name), name, figures) | {"remarks": remarks.get(name, ())}
+            for name in names
+        ],
         ablations=any(name in ABLATIONS for name in names)
         and _figure(
             figures / f"{ABLATIONS_NAME}.png",
@@ -64,7 +71,7 @@ def _overview(fits: pl.DataFrame) -> str:
 
 
 def _section(fits: pl.DataFrame, name: str, figures: Path) -> dict[str, Any]:
-    """One experiment: its table, remarks, and the pictures of every protocol."""
+    """One experiment: its table, and the pictures of every protocol."""
     experiment = ALL[name]
     is_ablation = name in ABLATIONS
     protocols = [] if is_ablation else fits["protocol"].unique(maintain_order=True)
@@ -72,7 +79,6 @@ def _section(fits: pl.DataFrame, name: str, figures: Path) -> dict[str, Any]:
         "name": name,
         "heading": f"Ablation: {experiment.title}" if is_ablation else experiment.label,
         "table": _table(experiment_table(fits, name)),
-        "remarks": REMARKS.get(name, ()),
         "pictures": [_pictures(fits.filter(protocol=one), name, one, figures) for one in protocols],
     }
 

@@ -1,4 +1,4 @@
-"""Tables of committed results inside Markdown pages; `make tables` refreshes them.
+"""Tables of committed results inside the Markdown pages of the repository; `make tables` refreshes them.
 
 A page marks the position of a table with `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
 """
@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables import GPU_TABLES, GROWTH_TABLES
 from carom.bench.tables import BENCH_TABLES
 from carom.errors import InputError
 from carom.evaluation.results import read_results
 from carom.evaluation.tables import Table, markdown
-from carom.reproduction.benchmark_tables import GPU_TABLES, GROWTH_TABLES
-from carom.reproduction.bodies.learning_tables import BODIES_LEARNING_TABLES
-from carom.reproduction.bodies.tables import BODIES_SPEED_TABLES, BODIES_TABLES
+from carom.reproduction.bodies.tables import BODIES_TABLES, MECHANICS_TABLES, SPEED_TABLES
 from carom.reproduction.measured.tables import MEASURED_TABLES
 from carom.reproduction.paper.tables import PAPER_TABLES
 from carom.reproduction.recipe.tables import LEARNING_TABLES, classifier_table, grid_table
@@ -39,8 +38,9 @@ SOURCES: dict[str, Mapping[str, Callable[[Any], Table | list[Table] | str]]] = {
     "results/grid.json": {"grid-summary": grid_table},
     "results/classifier.json": {"classifier": classifier_table},
     "results/measured.json": MEASURED_TABLES,
-    "results/bodies.json": BODIES_TABLES | BODIES_LEARNING_TABLES,
-    "benchmarks/results/bodies.json": BODIES_SPEED_TABLES,
+    "results/bodies.json": BODIES_TABLES,
+    "benchmarks/results/mechanics.json": MECHANICS_TABLES,
+    "benchmarks/results/bodies.json": SPEED_TABLES,
     "benchmarks/results/speed.json": BENCH_TABLES,
     "benchmarks/results/gpu.json": GPU_TABLES,
     "benchmarks/results/growth.json": GROWTH_TABLES,
