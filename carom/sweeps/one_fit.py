@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 import carom
-from carom.data.io.described import read_described
+from carom.data import read_described
 from carom.errors import InputError
 from carom.evaluation import score_held_out
 from carom.fits import load_finished_run, noise_in
