@@ -32,15 +32,23 @@ def _address(value: str) -> str:
 class Slurm(TomlTable):
     """`[cluster.slurm]`: the jobs to submit."""
 
-    queue: Name | None = key("as for sbatch; left out: the site's default", _TEXT, default=None)
-    account: Name | None = key("as for sbatch; left out: the site's default", _TEXT, default=None)
-    memory: Name = key("of one worker", 'a size such as "2GB"', default="2GB")
-    walltime: Name = key("of a job; the next one continues", 'a time such as "02:00:00"', default="01:00:00")
-    per_job: Whole = key(
-        "workers in one job, each on one core", "a whole number from 1 to 1000", default=1, ge=1, le=1000
+    queue: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
+    account: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
+    memory: Name = key("of one worker", allowed='a size such as "2GB"', default="2GB")
+    walltime: Name = key(
+        "of a job; the next one continues", allowed='a time such as "02:00:00"', default="01:00:00"
     )
-    directives: tuple[Name, ...] = key("more lines for the head of the job script", _LINES, default=())
-    prologue: tuple[Name, ...] = key("shell commands before the workers start", _LINES, default=())
+    per_job: Whole = key(
+        "workers in one job, each on one core",
+        allowed="a whole number from 1 to 1000",
+        default=1,
+        ge=1,
+        le=1000,
+    )
+    directives: tuple[Name, ...] = key(
+        "more lines for the head of the job script", allowed=_LINES, default=()
+    )
+    prologue: tuple[Name, ...] = key("shell commands before the workers start", allowed=_LINES, default=())
 
 
 class ClusterSettings(TomlTable):
@@ -48,13 +56,13 @@ class ClusterSettings(TomlTable):
 
     workers: Whole | None = key(
         "processes; left out: one on every core",
-        f"a whole number from 1 to {MAXIMUM_WORKERS}",
+        allowed=f"a whole number from 1 to {MAXIMUM_WORKERS}",
         default=None,
         ge=1,
         le=MAXIMUM_WORKERS,
     )
     scheduler: Annotated[Name, AfterValidator(_address)] | None = key(
-        "address of a running scheduler", 'an address such as "tcp://node1:8786"', default=None
+        "address of a running scheduler", allowed='an address such as "tcp://node1:8786"', default=None
     )
     slurm: Slurm | None = None
 

@@ -62,15 +62,21 @@ class SweepTable(TomlTable):
     """`[sweep]`: the data, and how fits are scored."""
 
     recording: Annotated[tuple[Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = key(
-        "what is fitted", "a file in quotes, or a list of different ones", min_length=1
+        "what is fitted", allowed="a file in quotes, or a list of different ones", min_length=1
     )
-    system: Name | None = key("left out: the .toml beside each recording", "a file in quotes", default=None)
+    system: Name | None = key(
+        "left out: the .toml beside each recording", allowed="a file in quotes", default=None
+    )
     hold_out: Number = key(
-        "fraction that no fit sees, to score it", "a fraction from 0 and less than 1", default=0.2, ge=0, lt=1
+        "fraction that no fit sees, to score it",
+        allowed="a fraction from 0 and less than 1",
+        default=0.2,
+        ge=0,
+        lt=1,
     )
     seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = key(
         "of every fit",
-        f"a number of seeds up to {MAXIMUM_SEEDS}, or a list of different ones from 0 to {MAXIMUM_SEED}",
+        allowed=f"a number of seeds up to {MAXIMUM_SEEDS}, or a list of different ones from 0 to {MAXIMUM_SEED}",
         default=(0,),
         min_length=1,
     )
@@ -159,7 +165,7 @@ def _table(kinds: Mapping[str, Any], declare: Any) -> Any:
             keys[name] = (_table(inner, declare) | None, Field(None))
         else:
             accepted, words = declare(kind)
-            keys[name] = (accepted | None, key("", words, None))
+            keys[name] = (accepted | None, key("", None, allowed=words))
     return create_model("Options", __base__=_Options, **keys)
 
 
@@ -171,20 +177,18 @@ class Study(TomlTable):
     """`[study]`: trials that Optuna suggests."""
 
     trials: Whole = key(
-        "number of trials", f"a whole number from 1 to {MAXIMUM_TRIALS}", ge=1, le=MAXIMUM_TRIALS
+        "number of trials", allowed=f"a whole number from 1 to {MAXIMUM_TRIALS}", ge=1, le=MAXIMUM_TRIALS
     )
-    seed: _SEED = key("of the sampler", f"a whole number from 0 to {MAXIMUM_SEED}", default=0)
+    seed: _SEED = key("of the sampler", allowed=f"a whole number from 0 to {MAXIMUM_SEED}", default=0)
     # However many of them run side by side, the study is the same.
     batch: Whole = key(
         "trials suggested at a time, before any of their errors is known",
-        "a whole number from 1 to 1000",
+        allowed="a whole number from 1 to 1000",
         default=4,
         ge=1,
         le=1000,
     )
-    sampler: Literal["tpe", "random"] = key(
-        "tpe learns from earlier trials", 'one of "tpe", "random"', default="tpe"
-    )
+    sampler: Literal["tpe", "random"] = key("tpe learns from earlier trials", default="tpe")
     ranges: RangesTable = Field()  # pyright: ignore[reportInvalidTypeForm]
 
     @property
