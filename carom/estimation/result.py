@@ -26,7 +26,7 @@ from carom.estimation.uncertainty.new_runs import as_in_some_run, put_in_the_mid
 from carom.integrators import SCHEDULED
 from carom.models import ImpactNetwork
 from carom.notebook import curves, table
-from carom.storage.program_cache import KeptFunction
+from carom.storage.program_cache import CachedFunction
 from carom.types import State
 
 NEGLIGIBLE = 0.02
@@ -197,7 +197,7 @@ def describe(
     )
 
 
-def retracer(own: RunShape, most: int | None) -> KeptFunction:
+def retracer(own: RunShape, most: int | None) -> CachedFunction:
     """Positions and velocities of all segments, of the model, their unknowns, durations and schedules."""
 
     def together(model, local, duration, schedule):
@@ -208,7 +208,7 @@ def retracer(own: RunShape, most: int | None) -> KeptFunction:
 
         return jax.vmap(one)(local, duration, schedule)
 
-    return KeptFunction(together, (0, 0), ("retrace", own, most))
+    return CachedFunction(together, (0, 0), ("retrace", own, most))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from carom.estimation.solver.normal_equations import Unknowns
 from carom.estimation.solver.segments import Layout
 from carom.models import ImpactNetwork
 from carom.storage.checkpoints import Progress
-from carom.storage.program_cache import KeptFunction
+from carom.storage.program_cache import CachedFunction
 
 LOOSE, HINGE = 0.3, 3e-3
 """How softly scheduled impacts are kept within their time, at first and in the end, as a share of a step."""
@@ -25,7 +25,7 @@ ROUNDS, SETTLED, LONG = 16, 0.2, 10_000
 
 def run_rounds(
     template: ImpactNetwork,
-    improver: Callable[[int | None], KeptFunction],
+    improver: Callable[[int | None], CachedFunction],
     done: Progress,
     history: list[np.ndarray],
     estimate: Estimate,

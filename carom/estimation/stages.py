@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from carom.compilation import device_memory
+from carom.compilation import device_memory, full_precision
 from carom.data import Recording
 from carom.data.recording import require_moderate
 from carom.errors import InputError, require_choice
@@ -97,6 +97,7 @@ def fit_latent(
     )[0]
 
 
+@full_precision()
 def fit_latent_many(
     recordings: Sequence[Recording],
     settings: LatentSettings | None = None,
@@ -115,7 +116,7 @@ def fit_latent_many(
     even = all(recording.even for recording in recordings)
     if settings.scheme == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use scheme="auto".')
-    done = Progress(checkpoints, recordings, settings, starts, tuple(seeds), tell=progress)
+    done = Progress(checkpoints, recordings, settings, starts, tuple(seeds), report=progress)
     first: ImpactScheme = "constraint_exact" if settings.scheme == "auto" else settings.scheme
     with jax.enable_x64(True):
         fits = [_fit_scheme(recordings, scene, settings, starts, seeds, first, done)]

@@ -13,9 +13,11 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from carom.errors import InputError
+from carom.storage.compilation_cache import cache_folder, configure
 
 Tell = Callable[[float], None]
 
@@ -92,7 +94,7 @@ def _in_processes(
         for number in range(workers):
             ours, theirs = context.Pipe()
             cores = _cores()[number::workers] or _cores()
-            process = context.Process(target=_work, args=(theirs, cores), daemon=True)
+            process = context.Process(target=_work, args=(theirs, cores, cache_folder()), daemon=True)
             with _deaf_to_interruption():
                 process.start()
             theirs.close()
@@ -136,12 +138,13 @@ def _deaf_to_interruption() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(connection: Connection, cores: Sequence[int]) -> None:
+def _work(connection: Connection, cores: Sequence[int], cache: Path | None) -> None:
     """The life of a worker: until it is told to stop, or whoever started it is gone."""
     threading.Thread(target=end_with_parent, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         # Before JAX counts the cores, so that it starts no more threads than can run.
         os.sched_setaffinity(0, cores)
+    configure(cache=cache or False)
     try:
         while (function := connection.recv()) is not None:
             try:

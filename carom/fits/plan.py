@@ -1,4 +1,4 @@
-"""A fit of one recording by given options: what can be refused before it begins, and its run folder."""
+"""A fit of one recording by given options: what can be refused before it begins, and its directory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,8 +13,7 @@ from carom.estimation.detection.trimming import trim
 from carom.estimation.result import LatentFit
 from carom.estimation.settings import LatentSettings
 from carom.estimation.stages import fit_latent, require_fittable
-from carom.fits.fit_directory import save_run
-from carom.fits.new_fit_directory import NewRun, new_run_folder
+from carom.fits.fit_directory import UnfinishedFit, new_fit_directory, save_fit
 from carom.fits.options import FitOptions, learned_from
 from carom.models import MODELS, AbstractModel
 from carom.training.loss import WindowedSettings
@@ -61,32 +60,32 @@ class FitPlan:
     def make(
         self, out: Path, *, overwrite: bool = False, progress: Callable[[float], None] | None = None
     ) -> Fit | LatentFit:
-        """Fit, and write the run folder; the same call continues one that was killed.
+        """Fit, and write the fit directory; the same call continues one that was killed.
 
         Arguments:
-            out: the run folder.
+            out: the fit directory.
             overwrite: replace what is in it.
             progress: called with the share of the work done.
         """
-        with new_run_folder(out, overwrite=overwrite) as new:
+        with new_fit_directory(out, overwrite=overwrite) as new:
             if isinstance(self.settings, LatentSettings):
                 result, others, seed = self._fit_latent(self.settings, new, progress), None, self.options.seed
             else:
                 result, others, seed = self._train(self.settings, new, progress)
-            save_run(
+            save_fit(
                 result,
                 new.files,
                 recording=self.recording,
                 recording_path=self.path,
                 seed=seed,
                 hold_out=self.options.hold_out,
-                alternatives=others,
+                ensemble=others,
                 names=self.names,
             )
         return result
 
     def _fit_latent(
-        self, settings: LatentSettings, new: NewRun, progress: Callable[[float], None] | None
+        self, settings: LatentSettings, new: UnfinishedFit, progress: Callable[[float], None] | None
     ) -> LatentFit:
         result = fit_latent(
             self.training,
@@ -98,7 +97,7 @@ class FitPlan:
         if progress is not None:
             progress(1.0)
         if result.failed:
-            new.give_up()
+            new.discard_checkpoints()
             raise InputError(
                 f"{self.path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise "
                 "of the data; check the candidate contacts in the system file, or try another --seed."
@@ -106,7 +105,7 @@ class FitPlan:
         return result
 
     def _train(
-        self, settings: WindowedSettings, new: NewRun, progress: Callable[[float], None] | None
+        self, settings: WindowedSettings, new: UnfinishedFit, progress: Callable[[float], None] | None
     ) -> tuple[Fit, AbstractModel | None, int]:
         """The first fit that ends well, all of those where there are several, and the seed of the first."""
         seeds = range(self.options.seed, self.options.seed + self.options.ensemble)
@@ -121,7 +120,7 @@ class FitPlan:
         )
         finished = [one for one in results if not one.failed]
         if not finished:
-            new.give_up()
+            new.discard_checkpoints()
             raise InputError(
                 "Training ended in numbers that are not finite; choose a smaller --learning-rate."
             )

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from carom.compilation import full_precision
 from carom.errors import InputError
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
@@ -115,6 +116,7 @@ class Forecast(NamedTuple):
     contact: Float[Array, "samples signals"]
 
 
+@full_precision()
 def rollout(model: AbstractModel, start: State, contact: Bool[Array, "steps signals"]) -> State:
     """States on the sample grid, `start` included, with the contacts of every step given."""
 
@@ -126,6 +128,7 @@ def rollout(model: AbstractModel, start: State, contact: Bool[Array, "steps sign
 
 
 @eqx.filter_jit
+@full_precision()
 def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
     """Roll the model out from a state on the sample grid with its own contacts, those likelier than not.
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from carom.compilation import full_precision
 from carom.integrators import consecutive
 from carom.models.base import AbstractModel, Forecast, as_forecast, forecast
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
@@ -18,6 +19,7 @@ MOST_COORDINATES, MOST_UNITS, WIDEST_SIGNAL = 4, 2048, 128
 
 
 @eqx.filter_jit
+@full_precision()
 def forecast_many(model: AbstractModel, starts: State, steps: int) -> Forecast:
     """Roll one model out from many states on the sample grid; `forecast` does so from one.
 

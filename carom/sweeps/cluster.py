@@ -9,6 +9,7 @@ from typing import Any
 
 from carom.errors import InputError
 from carom.execution.workers import available_cores
+from carom.storage.compilation_cache import configure
 from carom.storage.fingerprint import source_hash
 from carom.sweeps.cells import Cell
 from carom.sweeps.cluster_options import ClusterOptions, Slurm
@@ -68,6 +69,7 @@ def make_on_worker(cell: Cell, out: Path, source: str) -> str:
         )
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)  # heeded where JAX has not begun yet
+    configure()
     return make_row(cell, out, source)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from carom.errors import InputError
 from carom.execution.workers import end_with_parent
+from carom.storage.compilation_cache import cache_folder, configure
 from carom.storage.fingerprint import source_hash
 from carom.sweeps.cells import Cell
 from carom.sweeps.one_fit import make_row
@@ -60,7 +61,7 @@ def working_alone() -> Iterator[Alone]:
     """A process for a serial sweep."""
     # A fork would copy JAX's threads in an unknown state.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
+    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=(cache_folder(),))
     with one_thread_each():
         try:
             yield Alone(pool)
@@ -86,6 +87,7 @@ def one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _begin() -> None:
+def _begin(cache: Path | None) -> None:
+    configure(cache=cache or False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this process ends it
     threading.Thread(target=end_with_parent, daemon=True).start()

@@ -12,9 +12,8 @@ import carom
 from carom.data.io.described import read_described
 from carom.errors import InputError
 from carom.evaluation import score_held_out
-from carom.fits import load_finished_run, noise_in
-from carom.fits.fit_directory import FinishedRun
-from carom.fits.new_fit_directory import is_finished
+from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
+from carom.fits.fit_directory import is_finished
 from carom.fits.plan import plan_fit
 from carom.storage.fingerprint import source_hash
 from carom.storage.input_file import complaint
@@ -103,10 +102,10 @@ def _row(cell: Cell, folder: Path, reason: str) -> Row:
     numbers: Mapping[str, float | None] = {}
     error = None
     if not reason:
-        run = load_finished_run(folder)
+        run = load_fit_directory(folder)
         numbers = _numbers(run)
         if run.split.held_out:
-            error = score_held_out(run.model, run.split.held_out, noise=noise_in(run.notes))
+            error = score_held_out(run.model, run.split.held_out, noise=noise_from_notes(run.notes))
             if not math.isfinite(error):
                 error, reason = None, DIVERGED
     return {
@@ -122,7 +121,7 @@ def _row(cell: Cell, folder: Path, reason: str) -> Row:
     }
 
 
-def _numbers(run: FinishedRun) -> dict[str, float | None]:
+def _numbers(run: FitDirectory) -> dict[str, float | None]:
     """What a fit found: parameters with their errors and the likelihood, or the last losses."""
     if "parameters" not in run.notes:
         return {f"loss: {key}": value for key, value in run.history[-1].items() if key != "epoch"}

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import carom
-from carom.fits.fit_directory import TIMING
+from carom.errors import InputError
+from carom.fits.fit_directory import read_manifest
 from carom.storage.atomic import atomic_write
 from carom.sweeps.run import Line, Outcome
 
-TABLE, RESULTS = "table.csv", "results.json"
+TABLE, RESULTS, TIMING = "table.csv", "results.json", "timing.json"
 
 
 def write_tables(outcome: Outcome, out: Path) -> None:
@@ -75,8 +76,8 @@ def _text(value: Any) -> str:
 def _seconds(folder: Path) -> float | None:
     """What a fit took; nothing where it was refused."""
     try:
-        return json.loads((folder / TIMING).read_text())["seconds"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_manifest(folder)["seconds"]
+    except InputError:
         return None
 
 

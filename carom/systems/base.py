@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from carom.compilation import full_precision
 from carom.errors import InputError
 from carom.integrators import (
     Friction,
@@ -149,6 +150,7 @@ class AbstractSystem(eqx.Module):
 
 # Compiled once per kind of system, number of steps and options: all starts and parameters share one program.
 @eqx.filter_jit
+@full_precision()
 def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_grid, projection):
     geometry, inertia = system.geometry, system.inertia()
     restitution = jnp.full((len(geometry.candidates),), system.restitution)
@@ -212,6 +214,7 @@ def _friction(system: AbstractSystem) -> Friction | None:
 
 
 @eqx.filter_jit
+@full_precision()
 def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
     geometry, inertia = system.geometry, system.inertia()
     restitution = jnp.full((len(geometry.candidates),), system.restitution)

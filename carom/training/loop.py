@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
+from carom.compilation import full_precision
 from carom.training.ensembles import over_members, tree_bytes
 from carom.training.loss import Losses, WindowBatch, WindowedSettings, window_losses
 from carom.training.minibatches import minibatch, shuffled, sorts
@@ -51,6 +52,7 @@ class Program:
 
 
 @eqx.filter_jit
+@full_precision()
 def train(
     program: Program, carry, windows: RecordedWindows, rates: Rates, count: Array, steps: Array, fixed: PyTree
 ):

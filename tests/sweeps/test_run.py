@@ -7,7 +7,7 @@ import time
 import pytest
 
 from carom.errors import InputError
-from carom.fits import load_finished_run
+from carom.fits import load_fit_directory
 from carom.fits.plan import FitPlan
 from carom.storage.fingerprint import source_hash
 from carom.storage.lock import locked
@@ -32,7 +32,7 @@ def test_the_table_does_not_depend_on_who_ends_first(file, tmp_path):
     assert len(lines) == 4
     for line, document in zip(outcome.lines, json.loads(tables(tmp_path / "forth")[1])["fits"], strict=True):
         assert document["error"] == line.row["error"] > 0
-        kept = load_finished_run(tmp_path / "forth" / line.row["run"])
+        kept = load_fit_directory(tmp_path / "forth" / line.row["run"])
         assert kept.notes["hold_out"] == 0.2
         assert kept.notes["seed"] == document["seed"]
         assert line.row["numbers"]["loss: state"] == kept.history[-1]["state"]

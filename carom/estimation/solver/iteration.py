@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from carom.compilation import full_precision
 from carom.estimation.parameters.per_run import RunShape, with_run
 from carom.estimation.parameters.unknowns import (
     Shared,
@@ -31,7 +32,7 @@ from carom.estimation.solver.normal_equations import (
 from carom.estimation.solver.segments import Segments
 from carom.estimation.solver.sensitivities import motion_under
 from carom.models import ImpactNetwork
-from carom.storage.program_cache import KeptFunction
+from carom.storage.program_cache import CachedFunction
 from carom.types import Scalar, Values
 
 MARGIN = 1e-2
@@ -142,6 +143,7 @@ def segment_residuals(
 
 
 @partial(jax.jit, static_argnames=("unravel", "own", "most", "iterations"))
+@full_precision()
 def unexplained(
     template: ImpactNetwork,
     hinge: Scalar,
@@ -175,13 +177,13 @@ def unexplained(
     return jax.vmap(cost)(first, segments), first
 
 
-def improver(unravel: SharedShape, own: RunShape, most: int | None) -> KeptFunction:
+def improver(unravel: SharedShape, own: RunShape, most: int | None) -> CachedFunction:
     """`improve` for many estimations of one shape at once: of template, hinge and the stacked rest."""
 
     def together(template, hinge, *batch):
         return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own, most=most))(*batch)
 
-    return KeptFunction(together, _OUTCOME, ("improve", unravel, own, most))
+    return CachedFunction(together, _OUTCOME, ("improve", unravel, own, most))
 
 
 def improve(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from carom.compilation import full_precision
 from carom.models import ImpactNetwork
 from carom.types import Scalar, State, Values
 
@@ -24,6 +25,7 @@ Instants = Float[Array, "steps contacts"]
 
 @jax.custom_jvp
 @jax.jit
+@full_precision()
 def segment_motion(
     model: ImpactNetwork, start: State, duration: Durations, schedule: Schedules
 ) -> tuple[State, Instants]:
@@ -37,6 +39,7 @@ def segment_motion(
 
 # Compiled by itself so that the transformations around it find it traced.
 @partial(jax.jit, static_argnames="most")
+@full_precision()
 def decided_motion(
     model: ImpactNetwork, start: State, duration: Durations, schedule: Schedules, *, most: int
 ) -> tuple[State, Instants]:
@@ -103,6 +106,7 @@ def _sensitivities(
 
 # Compiled by itself so that it is traced once, however long segments are.
 @jax.jit
+@full_precision()
 def _linearised_step(
     model: ImpactNetwork, state: State, length: Scalar, plan: Int[Values, "contacts"]
 ) -> tuple[Float[Array, "values"], Float[Array, "values unknowns"]]:
