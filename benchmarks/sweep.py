@@ -22,8 +22,7 @@ import psutil
 
 import carom
 from carom.cli import main as command_line
-from carom.fits.fit_directory import MODEL
-from carom.fits.new_fit_directory import UNFINISHED
+from carom.fits.fit_directory import MODEL, UNFINISHED
 from carom.sweeps.one_fit import ROWS
 from carom.sweeps.results import RESULTS, TABLE
 

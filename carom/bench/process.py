@@ -15,6 +15,7 @@ from carom.bench.fitting import fit_by_carom, fit_by_paper
 from carom.bench.forecasting import measure_forecasts
 from carom.bench.peer import race
 from carom.bench.training import measure_training
+from carom.storage.compilation_cache import configure
 
 
 def figures_of(name: str, *, quick: bool) -> dict[str, float]:
@@ -42,6 +43,7 @@ def figures_of(name: str, *, quick: bool) -> dict[str, float]:
 
 def main() -> None:
     """Measure one case and print what came out."""
+    configure()
     name, quick = sys.argv[1], sys.argv[2:] == ["quick"]
     figures = figures_of(name, quick=quick)
     memory = _peak_memory()

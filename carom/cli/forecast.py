@@ -12,13 +12,12 @@ import tyro
 
 from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, state_from_numbers
 from carom.cli.output import print_json
-from carom.data import Recording, Run, read_recording, write_recording
+from carom.data import Recording, Run, read_described, read_recording, write_recording
 from carom.data.io.columns import standard_columns
-from carom.data import read_described
 from carom.errors import InputError, require_range, require_seed
 from carom.estimation import BandedForecast, forecast_after, forecast_from
 from carom.estimation.parameters.sharing import contact_name
-from carom.fits import load_alternatives_of, load_recording_of, load_run, noise_in
+from carom.fits import load_fit_directory, load_fitted_model, noise_from_notes
 from carom.models import AbstractModel
 from carom.models.contact_signal import GapContact
 
@@ -65,12 +64,15 @@ def forecast(
         raise InputError("--start, --end and --recording: a forecast has one beginning; keep one.")
     if system is not None and recording is None:
         raise InputError("--system: it is for the recording to start from; add --recording.")
-    model, notes = load_run(run)
-    alternatives = load_alternatives_of(run, model)
+    fit = load_fit_directory(run) if end or run.is_dir() else None
+    model, notes = (fit.model, fit.notes) if fit else load_fitted_model(run)
+    alternatives = fit.posterior if fit else None
     scene = model.scene
-    if end or recording is not None:
-        data = load_recording_of(run, model) if recording is None else _read(recording, system, model)
-        noise = noise_in(notes) if end else None
+    data = (
+        _read(recording, system, model) if recording is not None else fit.recording if fit and end else None
+    )
+    if data is not None:
+        noise = noise_from_notes(notes) if end else None
         forecasts = [
             forecast_after(model, past, steps, alternatives=alternatives, noise=noise, seed=seed)
             for past in data.runs
@@ -103,7 +105,7 @@ def forecast(
             | ({"runs": len(motions)} if len(motions) > 1 else {})
         )
         return
-    for number, one in enumerate(forecasts if not (end or recording is not None) else []):
+    for number, one in enumerate(forecasts if data is None else []):
         for contact, gap in _overlaps(model, one.position[0]):
             print(f"Note: start {number + 1} lies {-gap:.3g} inside the surface {contact}.")
     band = f"band of {members} models" if members > 1 else "no band: the run has one model alone"

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from carom.compilation import full_precision
 from carom.data import Run
 from carom.estimation.last_state import Stretch, last_state, last_stretch
 from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
@@ -105,11 +106,13 @@ def forecast_after(
 
 
 @eqx.filter_jit
+@full_precision()
 def _last_states(models: AbstractModel, stretch: Stretch, normal: Float[Array, "models state"]):
     return eqx.filter_vmap(last_state, in_axes=(eqx.if_array(0), None, 0))(models, stretch, normal)
 
 
 @eqx.filter_jit
+@full_precision()
 def _forecast_all(models: AbstractModel, starts: State, steps: int) -> Forecast:
     return eqx.filter_vmap(forecast, in_axes=(eqx.if_array(0), 0, None))(models, starts, steps)
 

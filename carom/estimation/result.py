@@ -32,7 +32,7 @@ from carom.integrators import PRESCRIBED, CDLagrange, ConstraintExact
 from carom.mechanics import at
 from carom.models import Mechanism
 from carom.notebook import curves, table
-from carom.storage.program_cache import KeptFunction
+from carom.storage.program_cache import CachedFunction
 from carom.types import State
 
 NEGLIGIBLE = 0.02
@@ -196,7 +196,7 @@ def describe(
     )
 
 
-def retracer(layout: Layout, most: int | None) -> KeptFunction:
+def retracer(layout: Layout, most: int | None) -> CachedFunction:
     """Positions and velocities of all segments, of the estimated values, durations and modes of contacts."""
 
     def together(template, maps, shared, local, duration, modes):
@@ -209,7 +209,7 @@ def retracer(layout: Layout, most: int | None) -> KeptFunction:
 
         return jax.vmap(one)(local, duration, modes)
 
-    return KeptFunction(together, (0, 0), ("retrace", layout, most))
+    return CachedFunction(together, (0, 0), ("retrace", layout, most))
 
 
 def _single(leaf):

@@ -17,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from carom.compilation import device_memory
+from carom.compilation import device_memory, full_precision
 from carom.data import Recording
 from carom.data.recording import require_moderate
 from carom.errors import InputError
@@ -86,6 +86,7 @@ def fit_recording(
     )[0]
 
 
+@full_precision()
 def fit_recordings(
     recordings: Sequence[Recording],
     settings: Settings | None = None,
@@ -104,7 +105,7 @@ def fit_recordings(
     even = all(recording.even for recording in recordings)
     if settings.stepper == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use stepper="auto".')
-    done = Progress(checkpoints, recordings, settings, starts, tuple(seeds), tell=progress)
+    done = Progress(checkpoints, recordings, settings, starts, tuple(seeds), report=progress)
     first = "constraint_exact" if settings.stepper == "auto" else settings.stepper
     with jax.enable_x64(True):
         fits = [_fit_by(first, recordings, scene, settings, starts, seeds, done)]

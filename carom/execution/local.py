@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from carom.errors import InputError
@@ -29,6 +30,7 @@ from carom.execution.executor import (
     core_numbers,
     environment,
 )
+from carom.storage.compilation_cache import cache_folder, configure
 
 MAXIMUM_LOSSES = 3
 """Workers that may die over one function. More are no accident: it needs more memory than there is."""
@@ -117,7 +119,7 @@ class LocalExecutor(AbstractExecutor):
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         cores = core_numbers()[slot :: self._workers] or core_numbers()
-        process = context.Process(target=_work, args=(theirs, cores), daemon=True)
+        process = context.Process(target=_work, args=(theirs, cores, cache_folder()), daemon=True)
         with (
             environment(SHARED_GPU | (SINGLE_THREAD if self._single_threaded else {})),
             _without_interruption(),
@@ -145,12 +147,13 @@ def _without_interruption() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(connection: Connection, cores: Sequence[int]) -> None:
+def _work(connection: Connection, cores: Sequence[int], cache: Path | None) -> None:
     """The main function of a worker process, which ends when the connection does."""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if sys.platform == "linux":
         # Before JAX counts the cores, so that it starts no more threads than can run.
         os.sched_setaffinity(0, cores)
+    configure(cache=cache or False)
     try:
         while True:
             function = connection.recv()

@@ -13,8 +13,7 @@ from carom.estimation.detection.trimming import trim
 from carom.estimation.result import Fit
 from carom.estimation.settings import Settings
 from carom.estimation.stages import fit_recording, require_fittable
-from carom.fits.fit_directory import save_run
-from carom.fits.new_fit_directory import NewRun, new_run_folder
+from carom.fits.fit_directory import UnfinishedFit, new_fit_directory, save_fit
 from carom.fits.options import FitOptions, PaperSettings, names_to_learn
 from carom.models import MODELS, AbstractModel
 from carom.training import TrainingResult, TrainingSettings, stack_models, train_many
@@ -67,24 +66,26 @@ class FitPlan:
             overwrite: replace its content.
             progress: called with the fraction of the work done.
         """
-        with new_run_folder(out, overwrite=overwrite) as new:
+        with new_fit_directory(out, overwrite=overwrite) as new:
             if isinstance(self.settings, Settings):
                 result, ensemble, seed = self._estimate(self.settings, new, progress), None, self.options.seed
             else:
                 result, ensemble, seed = self._train(self.settings, new, progress)
-            save_run(
+            save_fit(
                 result,
                 new.files,
                 recording=self.recording,
                 recording_path=self.path,
                 seed=seed,
                 hold_out=self.options.hold_out,
-                alternatives=ensemble,
+                ensemble=ensemble,
                 names=self.names,
             )
         return result
 
-    def _estimate(self, settings: Settings, new: NewRun, progress: Callable[[float], None] | None) -> Fit:
+    def _estimate(
+        self, settings: Settings, new: UnfinishedFit, progress: Callable[[float], None] | None
+    ) -> Fit:
         result = fit_recording(
             self.training,
             settings,
@@ -95,7 +96,7 @@ class FitPlan:
         if progress is not None:
             progress(1.0)
         if result.failed:
-            new.give_up()
+            new.discard_checkpoints()
             raise SettingsError(
                 f"{self.path}: the fit failed: its residuals are {result.diagnostics.excess:.0f} times the noise "
                 "of the data; check the candidate contacts in the system file, or try another `seed`."
@@ -103,7 +104,7 @@ class FitPlan:
         return result
 
     def _train(
-        self, settings: TrainingSettings, new: NewRun, progress: Callable[[float], None] | None
+        self, settings: TrainingSettings, new: UnfinishedFit, progress: Callable[[float], None] | None
     ) -> tuple[TrainingResult, AbstractModel | None, int]:
         """The first fit that succeeds, the ensemble of all that do where one was requested, and its seed."""
         chosen = self.options.settings
@@ -120,7 +121,7 @@ class FitPlan:
         )
         succeeded = [number for number, one in enumerate(results) if not one.failed]
         if not succeeded:
-            new.give_up()
+            new.discard_checkpoints()
             raise SettingsError("Training diverged; choose a smaller `learning_rate`.")
         models = [results[number].model for number in succeeded]
         first = succeeded[0]

@@ -29,6 +29,7 @@ from carom.types import Coordinates, Jacobian, PerContact, Values
 Plane = tuple[tuple[float, ...], float]
 """Normal n of length 1 and offset: what lies behind it has n·q < offset."""
 Vectors = Float[Values, "*batch contacts dimension"]
+FAR = 1e30
 
 
 @dataclass(frozen=True)
@@ -182,10 +183,10 @@ class ContactGeometry(eqx.Module):
         offsets = [c.offset for c in candidates]
         traced = any(isinstance(offset, jax.Array) for offset in offsets)
         self.offset = jnp.stack([jnp.asarray(x) for x in offsets]) if traced else np.array(offsets, float)
-        # A plane infinitely far behind a body stands where a wall has fewer edges than another.
+        # A plane far behind every body stands where a wall has fewer edges than another.
         self.edge_normal, self.edge_offset = (
             np.zeros((count, edges, dimension)),
-            np.full((count, edges), np.inf),
+            np.full((count, edges), FAR),
         )
         for row, wall in enumerate(walls):
             for number, (normal, offset) in enumerate(wall.edges):
@@ -218,7 +219,7 @@ class ContactGeometry(eqx.Module):
         edges = tuple(
             (tuple(float(x) for x in normal), float(place))
             for normal, place in zip(self.edge_normal[row], self.edge_offset[row], strict=True)
-            if np.isfinite(place)
+            if place < FAR
         )
         normal = self.rows.normal[row, 0]
         return Wall(self.joined[row][0], tuple(float(x) for x in normal), offset, edges)

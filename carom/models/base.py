@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from carom.compilation import full_precision
 from carom.errors import InputError
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
@@ -114,6 +115,7 @@ class Forecast(NamedTuple):
     contact: Float[Array, "samples signals"]
 
 
+@full_precision()
 def rollout(model: AbstractModel, start: State, contact: Bool[Array, "steps signals"]) -> State:
     """States on the sample grid, `start` included, with the contacts of every step given."""
 
@@ -147,6 +149,7 @@ def batched_rollout(
 
 
 @eqx.filter_jit
+@full_precision()
 def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
     """Roll the model out from a state on the sample grid, with the contacts it finds likelier than not.
 
@@ -169,6 +172,7 @@ def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
 
 
 @eqx.filter_jit
+@full_precision()
 def forecast_many(model: AbstractModel, starts: State, steps: int) -> Forecast:
     """Roll one model out from many states on the sample grid, whose arrays have an axis over them first.
 

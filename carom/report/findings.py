@@ -16,8 +16,8 @@ from carom.data import Run
 from carom.errors import InputError
 from carom.estimation.parameters.table import contact_name
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
-from carom.fits import FinishedRun, load_finished_run, noise_in
-from carom.fits.fit_directory import Retraced
+from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
+from carom.fits.fit_directory import Trajectory
 from carom.mechanics import kinetic_energy
 from carom.models import (
     AbstractModel,
@@ -51,7 +51,7 @@ class Slope:
 class Findings:
     """One run folder."""
 
-    finished: FinishedRun
+    finished: FitDirectory
     names: tuple[str, ...]
     """What the coordinates are called, body by body."""
 
@@ -71,12 +71,12 @@ class Findings:
     @property
     def noise(self) -> tuple[float, float] | None:
         """Standard deviations of positions and velocities, by the fit."""
-        return noise_in(self.notes)
+        return noise_from_notes(self.notes)
 
     @property
     def band(self) -> str:
         """What a band holds, in words; empty where there are no bands."""
-        others = self.finished.alternatives
+        others = self.finished.posterior
         if others is None:
             return ""
         count = len(jax.tree.leaves(eqx.filter(others, eqx.is_array))[0])
@@ -106,17 +106,17 @@ class Findings:
         return contact_name(self.model.scene, index)
 
     @cached_property
-    def motions(self) -> tuple[Retraced, ...]:
+    def motions(self) -> tuple[Trajectory, ...]:
         """The first runs as the model has them: retraced by the fit, or forecast from their first sample."""
-        if self.finished.motions:
-            return self.finished.motions[:DRAWN_RUNS]
+        if self.finished.trajectories:
+            return self.finished.trajectories[:DRAWN_RUNS]
         found = []
         for run in self.runs[:DRAWN_RUNS]:
             if run.velocity is None or not np.isfinite([run.position[0], run.velocity[0]]).all():
                 break
             start = State(jnp.asarray(run.position[0], "float32"), jnp.asarray(run.velocity[0], "float32"))
             ahead = forecast(self.model, start, len(run) - 1)
-            found.append(Retraced(np.asarray(ahead.position), np.asarray(ahead.velocity)))
+            found.append(Trajectory(np.asarray(ahead.position), np.asarray(ahead.velocity)))
         return tuple(found)
 
     @cached_property
@@ -141,7 +141,7 @@ class Findings:
     def forecasts(self) -> tuple[HeldOutForecast, ...]:
         """Of all that was held out."""
         return tuple(
-            forecast_held_out(self.model, part, alternatives=self.finished.alternatives, noise=self.noise)
+            forecast_held_out(self.model, part, alternatives=self.finished.posterior, noise=self.noise)
             for part in self.finished.split.held_out
         )
 
@@ -194,8 +194,8 @@ class Findings:
             return jax.vmap(slope)(states)[:, body, axis]
 
         low = high = None
-        if self.finished.alternatives is not None:
-            others = np.asarray(eqx.filter_vmap(along)(self.finished.alternatives))
+        if self.finished.posterior is not None:
+            others = np.asarray(eqx.filter_vmap(along)(self.finished.posterior))
             low, high = np.quantile(others, [0.05, 0.95], axis=0, method="weibull")
         return Slope(body, axis, place, np.asarray(along(self.model)), low, high)
 
@@ -221,7 +221,7 @@ def read_findings(folder: Path) -> Findings:
     """Read a run folder for its page."""
     if not folder.is_dir():
         raise InputError(f"{folder}: this is not a folder; name a run folder that `carom fit` wrote.")
-    finished = load_finished_run(folder)
+    finished = load_fit_directory(folder)
     scene = finished.model.scene
     names = finished.notes.get("names")
     if not isinstance(names, list) or len(names) != scene.coordinates or not all(map(_is_name, names)):

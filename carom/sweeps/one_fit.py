@@ -10,9 +10,8 @@ from carom.errors import InputError
 from carom.evaluation import score_held_out
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Task
-from carom.fits import load_finished_run, noise_in
-from carom.fits.fit_directory import FinishedRun
-from carom.fits.new_fit_directory import is_finished
+from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
+from carom.fits.fit_directory import is_finished
 from carom.fits.plan import plan_fit
 from carom.storage.lock import FolderBusyError
 from carom.sweeps.planning import SweepFit, data_fingerprint
@@ -60,11 +59,13 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
         "reason": reason,
     }
     if not reason:
-        finished = load_finished_run(out / fit.name)
+        finished = load_fit_directory(out / fit.name)
         numbers = _numbers(finished)
         row["numbers"] = {name: x if x is None or math.isfinite(x) else None for name, x in numbers.items()}
         if finished.split.held_out:
-            error = score_held_out(finished.model, finished.split.held_out, noise=noise_in(finished.notes))
+            error = score_held_out(
+                finished.model, finished.split.held_out, noise=noise_from_notes(finished.notes)
+            )
             row |= {"error": error} if math.isfinite(error) else {"reason": "The forecast diverged."}
     return row
 
@@ -94,7 +95,7 @@ def _make(fit: SweepFit, directory: Path, progress: ProgressCallback) -> str:
             return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _numbers(fit: FinishedRun) -> dict[str, float | None]:
+def _numbers(fit: FitDirectory) -> dict[str, float | None]:
     """The results of a fit: parameters with their errors and the likelihood, or the last losses."""
     if "parameters" not in fit.notes:
         return {f"loss: {name}": value for name, value in fit.history[-1].items() if name != "epoch"}

@@ -8,13 +8,14 @@ from typing import Any
 import polars as pl
 
 import carom
-from carom.fits.fit_directory import TIMING
+from carom.errors import InputError
+from carom.fits.fit_directory import read_manifest
 from carom.storage.atomic import atomic_write
 from carom.sweeps.one_fit import Row
 from carom.sweeps.planning import SweepFit
 from carom.sweeps.study import Trial
 
-TABLE, RESULTS = "table.csv", "results.json"
+TABLE, RESULTS, TIMING = "table.csv", "results.json", "timing.json"
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ class SweepResult:
 def _seconds(directory: Path) -> float | None:
     """The duration of a fit; None where it failed."""
     try:
-        return json.loads((directory / TIMING).read_text())["seconds"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_manifest(directory)["seconds"]
+    except InputError:
         return None
 
 

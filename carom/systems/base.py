@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from carom.compilation import full_precision
 from carom.contact_laws import ConstantRestitution, CoulombFriction
 from carom.errors import InputError
 from carom.forces import AbstractForce, AbstractPotential, LinearDamping
@@ -164,6 +165,7 @@ class SystemPotential(AbstractPotential):
 
 # Compiled once per kind of system, number of steps and options: all starts and parameters share one program.
 @eqx.filter_jit
+@full_precision()
 def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_grid, projection):
     stepper = CDLagrange(jnp.asarray(system.reference, float), "arrival", velocity_grid, projection)
     mechanism = system.mechanism(h, stepper)
@@ -178,6 +180,7 @@ def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_gri
 
 
 @eqx.filter_jit
+@full_precision()
 def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
     mechanism = system.mechanism(h)
     modes = jnp.full((len(mechanism.geometry),), BY_GAP)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from carom.compilation import full_precision
 from carom.forces import AbstractForce, AbstractPotential
 from carom.integrators import BY_GAP, prepend
 from carom.mechanics import ContactGeometry, Scene
@@ -89,6 +90,7 @@ class ComposedSystem(AbstractSystem):
 
 
 @eqx.filter_jit
+@full_precision()
 def _fine_steps(system: ComposedSystem, start: State, durations: Float[Array, "steps"]):
     modes = jnp.full((len(system.geometry),), BY_GAP)
 

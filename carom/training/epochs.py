@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
+from carom.compilation import full_precision
 from carom.training.ensembles import map_members, tree_bytes
 from carom.training.loss import Losses, window_losses
 from carom.training.settings import TrainingSettings
@@ -43,6 +44,7 @@ class Program(NamedTuple):
 
 
 @eqx.filter_jit
+@full_precision()
 def train_epochs(
     program: Program, carry, windows: RecordedWindows, rates: Rates, count: Array, steps: Array, fixed: PyTree
 ):

@@ -46,10 +46,10 @@ def test_from_simulation_to_forecast(tmp_path, capsys):
     main(["fit", str(recording), "--out", str(run), *QUICK, "--json"])
     summary = json.loads(capsys.readouterr().out)
     assert np.isfinite([summary["state"], summary["contact"], summary["forecast_error"]]).all()
-    written = ["history.jsonl", "model.safetensors", "recording.parquet", "run.json", "timing.json"]
+    written = ["fit.json", "history.jsonl", "manifest.json", "model.safetensors", "recording.parquet"]
     assert sorted(path.name for path in run.iterdir()) == written
     assert len((run / "history.jsonl").read_text().splitlines()) == 3
-    assert json.loads((run / "run.json").read_text())["settings"]["epochs"] == 3
+    assert json.loads((run / "fit.json").read_text())["settings"]["epochs"] == 3
 
     main(["forecast", str(run), "--start", "5,1", "--steps", "40", "--out", str(out), "--json"])
     assert json.loads(capsys.readouterr().out)["steps"] == 40
@@ -133,7 +133,7 @@ def test_the_rates_of_a_touch_sensor(tmp_path, capsys):
     assert [name.split(" ")[0] for name in parameters] == ["surface", "share", "share"]
     false, error = parameters["share of other samples with a false touch"]
     assert abs(false - 0.03) < 4 * error
-    assert json.loads((run / "run.json").read_text())["settings"]["sensor"]["delay"] == 0
+    assert json.loads((run / "fit.json").read_text())["settings"]["sensor"]["delay"] == 0
 
 
 @pytest.mark.campaign
@@ -164,7 +164,7 @@ def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     recording.with_suffix(".toml").write_text(system + '\n[sampling]\nmissing = ["position", "velocity"]\n')
     main(["fit", str(recording), "--out", str(run)])
     assert f"{lost.sum()}" in capsys.readouterr().out
-    summary = json.loads((run / "run.json").read_text())
+    summary = json.loads((run / "fit.json").read_text())
     (restitution,) = [p for p in summary["parameters"] if p["name"].startswith("restitution")]
     assert restitution["low"] <= 0.8 <= restitution["high"]
     assert restitution["high"] - restitution["low"] < 0.02

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from carom.cli import main
-from carom.fits.fit_directory import MODEL, TIMING
+from carom.fits.fit_directory import MANIFEST
 
 ROOT = Path(__file__).parents[2]
 FITS = {
@@ -70,8 +70,8 @@ class Command:
 def result(out: Path) -> dict:
     """All that must not depend on how often a command was killed: bytes, and numbers but for times."""
     files = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
-    found: dict = {name: path.read_bytes() for name, path in files.items() if name != TIMING}
-    if MODEL in files:
+    found: dict = {name: path.read_bytes() for name, path in files.items() if name != MANIFEST}
+    if MANIFEST in files:
         return found
     for name, path in files.items():
         if path.suffix == ".json":

@@ -13,7 +13,7 @@ from carom.estimation import fit_latent_many, forecast_after, forecast_from
 from carom.estimation.last_state import last_state, last_stretch
 from carom.estimation.uncertainty.laplace import DRAWS
 from carom.evaluation import forecast_held_out
-from carom.fits.posterior_file import load_alternatives, save_alternatives
+from carom.fits.model_file import load_posterior, save_posterior
 from carom.models import CDLagrangeNetwork, ImpactNetwork, ResNet
 from carom.systems import BouncingBall
 from carom.training import together
@@ -124,25 +124,25 @@ def test_a_band_without_doubt_has_no_width(ball):
 
 def test_alternatives_survive_a_round_trip(ball, tmp_path):
     _, _, fit = ball
-    path = tmp_path / "alternatives.safetensors"
-    save_alternatives(fit.draws, path)
-    loaded = load_alternatives(path, fit.model)
+    path = tmp_path / "posterior.safetensors"
+    save_posterior(fit.draws, path)
+    loaded = load_posterior(path, fit.model)
     for old, new in zip(jax.tree.leaves(fit.draws), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(old, new)
     other = CDLagrangeNetwork(fit.model.scene, 0.02, hidden=4, key=jax.random.key(0))
     with pytest.raises(InputError, match="another kind of model"):
-        load_alternatives(path, other)
+        load_posterior(path, other)
     wider = ImpactNetwork(fit.model.scene, 0.02, hidden=5, key=jax.random.key(0))
     with pytest.raises(InputError, match="should be floating point of shape"):
-        load_alternatives(path, wider)
+        load_posterior(path, wider)
 
 
 def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
     scene = ball[2].model.scene
     members = [ResNet(scene, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
-    path = tmp_path / "alternatives.safetensors"
-    save_alternatives(together(members), path)
-    loaded = load_alternatives(path, members[0])
+    path = tmp_path / "posterior.safetensors"
+    save_posterior(together(members), path)
+    loaded = load_posterior(path, members[0])
     ahead = forecast_from(members[0], State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5, alternatives=loaded)
     each = [
         np.asarray(carom.forecast(member, State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5).position)

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from carom.reproduction.bodies.learning import glimpses
 
 from carom.data import Recording, Run, add_noise
 from carom.errors import InputError
 from carom.estimation import LatentSettings, Learned, fit_latent
 from carom.mechanics import Scene, Wall
 from carom.models import ImpactNetwork, forecast, in_scene
-from carom.reproduction.bodies.learning import glimpses
 from carom.systems import Billiards
 
 PLAIN = LatentSettings(scheme="constraint_exact", field="none", hidden=1, starts=1)

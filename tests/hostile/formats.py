@@ -29,9 +29,17 @@ from carom.data.io.column_guess import guess_columns
 from carom.data.io.system_file import format_system_file
 from carom.estimation.detection.scene_inference import guess_contacts
 from carom.evaluation.results import read_results
-from carom.fits import load_run, noise_in, save_model
-from carom.fits.fit_directory import ALTERNATIVES, HISTORY, MODEL, MOTIONS, RECORDING
-from carom.fits.posterior_file import save_alternatives
+from carom.fits import load_fitted_model, noise_from_notes, save_model
+from carom.fits.fit_directory import (
+    HISTORY,
+    MANIFEST,
+    MODEL,
+    POSTERIOR,
+    RECORDING,
+    TRAJECTORIES,
+    write_manifest,
+)
+from carom.fits.model_file import save_posterior
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
 from carom.report.findings import read_findings
@@ -144,7 +152,13 @@ def system_files(_: Path) -> list[bytes]:
     columns = Columns(("x_a", "y_a", "x_b", "y_b"), ("v", "w", "vb", "wb"), ("hit", "hit_b"), "s", "trial")
     good = (
         SystemFile(BALL),
-        SystemFile(PLANE, columns, 0.1, Learn(masses=True, damping=True, restitution="speed", gap=False), ("velocity",)),
+        SystemFile(
+            PLANE,
+            columns,
+            0.1,
+            Learn(masses=True, damping=True, restitution="speed", gap=False),
+            ("velocity",),
+        ),
         SystemFile(Scene(2, 1, (Pair(0, 1),), projection="reference_point", reference=((0.0,), (0.5,)))),
     )
     return [format_system_file(one).encode() for one in good]
@@ -181,34 +195,36 @@ def model_files(folder: Path) -> list[bytes]:
 
 
 def read_model(folder: Path) -> None:
-    model, notes = load_run(folder / MODEL)
+    model, notes = load_fitted_model(folder / MODEL)
     state_from_numbers(notes.get("start"), bodies=model.scene.bodies, dimension=model.scene.dimension)
-    noise_in(notes)
+    noise_from_notes(notes)
 
 
-def run_folder(damaged: str) -> Callable[[Path], list[bytes]]:
-    """A run folder as a fit leaves it, made without one."""
+def fit_directory(damaged: str) -> Callable[[Path], list[bytes]]:
+    """A directory as a fit leaves it, made without one."""
 
     def prepare(folder: Path) -> list[bytes]:
         recording = ball(runs=2)
         trained = [ImpactNetwork(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
         save_model(trained[0], folder / MODEL, notes=NOTES)
-        save_alternatives(together(trained[1:]), folder / ALTERNATIVES)
+        save_posterior(together(trained[1:]), folder / POSTERIOR)
         motions = {
             f"{number}.{channel}": getattr(run, channel)
             for number, run in enumerate(hold_out(recording, NOTES["hold_out"]).training.runs)
             for channel in ("position", "velocity")
         }
-        write_tensors(folder / MOTIONS, motions, {"runs": 2})
+        write_tensors(folder / TRAJECTORIES, motions, {"runs": 2})
         lines = [json.dumps({"round": n, "log_likelihood": 1.5 * n}) for n in range(4)]
         (folder / HISTORY).write_text("\n".join(lines) + "\n")
         write_recording(recording, folder / RECORDING)
+        write_manifest(folder, seconds=1.0)
         return [(folder / damaged).read_bytes()]
 
     return prepare
 
 
 def read_run(folder: Path) -> None:
+    write_manifest(folder, seconds=1.0)  # or its checksums would refuse what the readers have to withstand
     findings = read_findings(folder)
     parameters(findings)
     doubts(findings)
@@ -284,11 +300,14 @@ FORMATS = {
     ),
     "system.toml": Format("bad.toml", system_files, TEXT, lambda at: read_system_file(at / "bad.toml")),
     "model.safetensors": Format(MODEL, model_files, SAFE, read_model),
-    "run: model": Format(MODEL, run_folder(MODEL), SAFE, read_run),
-    "run: alternatives": Format(ALTERNATIVES, run_folder(ALTERNATIVES), SAFE, read_run),
-    "run: motions": Format(MOTIONS, run_folder(MOTIONS), SAFE, read_run),
-    "run: history": Format(HISTORY, run_folder(HISTORY), TEXT, read_run),
-    "run: recording": Format(RECORDING, run_folder(RECORDING), BINARY, read_run),
+    "fit: model": Format(MODEL, fit_directory(MODEL), SAFE, read_run),
+    "fit: posterior": Format(POSTERIOR, fit_directory(POSTERIOR), SAFE, read_run),
+    "fit: trajectories": Format(TRAJECTORIES, fit_directory(TRAJECTORIES), SAFE, read_run),
+    "fit: history": Format(HISTORY, fit_directory(HISTORY), TEXT, read_run),
+    "fit: recording": Format(RECORDING, fit_directory(RECORDING), BINARY, read_run),
+    "fit: manifest": Format(
+        MANIFEST, fit_directory(MANIFEST), TEXT, lambda folder: load_fitted_model(folder)
+    ),
     "checkpoint": Format(CHECKPOINT, checkpoints, SAFE, read_checkpoint),
     "task.json": Format("task.json", task_result, TEXT, lambda folder: read_result(folder / "task.json")),
     "results.json": Format("paper.json", trials("paper.json"), TEXT, read_trials),

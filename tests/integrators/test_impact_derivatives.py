@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from carom.integrators import event_driven_motion, constraint_exact_step
+from carom.integrators import constraint_exact_step, event_driven_motion
 from carom.integrators.event_driven.balls import Balls
 from carom.mechanics import ContactGeometry, Masses, Pair, Wall
 from carom.types import State

@@ -332,7 +332,9 @@ ROW = Problem(ContactGeometry(3, 1, chain(3)), NOTHING, NOTHING, NOTHING, np.one
 
 def test_an_impact_that_follows_from_another():
     """Three equal balls, e = 1: the first hits the second, which hits the third in the same step."""
-    reached, report = advance(ROW, np.array([[0.1], [0.0], [-0.05]]), np.array([[-3.0], [0], [0]]), PRESCRIBED)
+    reached, report = advance(
+        ROW, np.array([[0.1], [0.0], [-0.05]]), np.array([[-3.0], [0], [0]]), PRESCRIBED
+    )
     assert_state(reached, [[0], [-0.05], [-0.2]], [[0], [0], [-3]], atol=1e-14)
     np.testing.assert_allclose(report.instant, [1 / 3, 1 / 2], rtol=1e-12)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from carom.integrators import EXCLUDED, PRESCRIBED, prescribed_step, constraint_exact_step
+from carom.integrators import EXCLUDED, PRESCRIBED, constraint_exact_step, prescribed_step
 from carom.mechanics import ContactGeometry, Masses, Pair, Wall
 from carom.types import State
 

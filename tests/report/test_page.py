@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carom.errors import InputError
-from carom.fits import load_finished_run
+from carom.fits import load_fit_directory
 from carom.report import write_run_report
 from carom.report.inline_svg import inline_svg
 from carom.report.words import in_words
@@ -119,7 +119,7 @@ def test_the_scene_moves_as_the_recording_does(page):
 
 
 def test_touch_is_told_body_by_body(trained_page):
-    finished = load_finished_run(trained_page.parent / "run")
+    finished = load_fit_directory(trained_page.parent / "run")
     (run,) = finished.split.training.runs
     text = " ".join(trained_page.read_text(encoding="utf-8").split())
     for body, name in enumerate(("q1", "q2")):
@@ -131,7 +131,7 @@ def test_touch_is_told_body_by_body(trained_page):
 def test_a_page_cannot_be_made_of_anything_else(tmp_path):
     with pytest.raises(InputError, match="not a folder"):
         write_run_report(tmp_path / "nothing", tmp_path / "page.html")
-    with pytest.raises(InputError, match="has no model"):
+    with pytest.raises(InputError, match="not a fit directory"):
         write_run_report(tmp_path, tmp_path / "page.html")
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from carom.reproduction.measured.air_track import Series, crop_at_random, left_out, run_series
 
 from carom.reproduction.measured import air_track
-from carom.reproduction.measured.air_track import Series, crop_at_random, left_out, run_series
 from carom.reproduction.measured.recordings import Check
 from tests.riders import encounters
 

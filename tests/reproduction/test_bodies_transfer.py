@@ -4,9 +4,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from carom.reproduction.bodies.transfer import FIVE, TRANSFERS, Setting, forecast_errors
 
 from carom.models import ImpactNetwork, in_scene
-from carom.reproduction.bodies.transfer import FIVE, TRANSFERS, Setting, forecast_errors
 
 
 def true_model(setting: Setting) -> ImpactNetwork:

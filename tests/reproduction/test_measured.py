@@ -5,10 +5,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from carom.reproduction.measured.air_track import SERIES
 
 from carom.errors import InputError
 from carom.reproduction.measured import run as measured
-from carom.reproduction.measured.air_track import SERIES
 from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.run import load_arrays, run_measured, write_measured
 from tests.reproduction.test_measured_data import folder_of

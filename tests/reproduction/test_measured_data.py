@@ -6,14 +6,14 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from carom.reproduction.measured.air_track import BLIND, SERIES, STRETCH, crop_at_random, left_out, run_series
+from carom.reproduction.measured.pendulum import energy, energy_error, roll_out, run_pendulum, split
 from scipy.integrate import solve_ivp
 
 from carom.cli import main
 from carom.errors import InputError
 from carom.models import ImpactNetwork
-from carom.reproduction.measured.air_track import BLIND, SERIES, STRETCH, crop_at_random, left_out, run_series
 from carom.reproduction.measured.collisions import measure_collision
-from carom.reproduction.measured.pendulum import energy, energy_error, roll_out, run_pendulum, split
 from carom.reproduction.measured.recordings import (
     CHECKS,
     PENDULUM,

@@ -11,7 +11,7 @@ import carom
 from carom.estimation import fit_latent
 from carom.models import CDLagrangeNetwork
 from carom.storage.checkpoints import Progress
-from carom.storage.program_cache import KeptFunction
+from carom.storage.program_cache import CachedFunction
 from carom.training import fit_many
 
 
@@ -118,14 +118,14 @@ def test_a_fit_of_states_and_contacts_reads_all_its_rounds(tmp_path, monkeypatch
     first = fit_latent(recording, settings, progress=told.append, checkpoints=tmp_path)
     assert 0 < told[0] < told[-1] < 1
     assert told == sorted(told)
-    call = KeptFunction.__call__
+    call = CachedFunction.__call__
 
     def refuse_rounds(self, *arguments):
         if self.identity[0] == "improve":
             pytest.fail("a round was made again")
         return call(self, *arguments)
 
-    monkeypatch.setattr(KeptFunction, "__call__", refuse_rounds)
+    monkeypatch.setattr(CachedFunction, "__call__", refuse_rounds)
     second = fit_latent(recording, settings, checkpoints=tmp_path)
     assert first.history == second.history
     assert first.parameters == second.parameters

@@ -1,6 +1,5 @@
 """Results on disk: what is written is read, and what was changed is refused by name."""
 
-import json
 import zipfile
 
 import numpy as np
@@ -78,5 +77,5 @@ def test_what_is_no_array_is_refused(tmp_path):
     write_arrays(path, {"a": np.ones(3)})
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("b.npy", b"no array")
-    with pytest.raises(InputError, match="something else than arrays"):
+    with pytest.raises(InputError, match="something other than arrays"):
         read_arrays(path)

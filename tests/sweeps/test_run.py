@@ -7,7 +7,7 @@ import time
 import pytest
 
 from carom.errors import InputError
-from carom.fits import load_finished_run
+from carom.fits import load_fit_directory
 from carom.fits.plan import FitPlan
 from carom.storage.lock import locked
 from carom.sweeps.one_fit import DataChangedError, fit_task, make_row
@@ -30,10 +30,10 @@ def test_the_table_does_not_depend_on_which_fit_ends_first(file, tmp_path):
     assert len(lines) == 4
     for line, document in zip(result.lines, json.loads(tables(tmp_path / "forth")[1])["fits"], strict=True):
         assert document["error"] == line.row["error"] > 0
-        stored = load_finished_run(tmp_path / "forth" / line.row["run"])
-        assert stored.notes["hold_out"] == 0.2
-        assert stored.notes["seed"] == document["seed"]
-        assert line.row["numbers"]["loss: state"] == stored.history[-1]["state"]
+        kept = load_fit_directory(tmp_path / "forth" / line.row["run"])
+        assert kept.notes["hold_out"] == 0.2
+        assert kept.notes["seed"] == document["seed"]
+        assert line.row["numbers"]["loss: state"] == kept.history[-1]["state"]
 
 
 def test_an_interrupted_sweep_makes_the_rest(file, tmp_path):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from carom.compilation import full_precision
 from carom.estimation.parameters.free import (
     Layout,
     Maps,
@@ -30,7 +31,7 @@ from carom.estimation.solver.segments import Segments
 from carom.estimation.solver.sensitivities import segment_motion
 from carom.integrators import CDLagrange
 from carom.models import Mechanism
-from carom.storage.program_cache import KeptFunction
+from carom.storage.program_cache import CachedFunction
 from carom.types import Scalar, Values
 
 MARGIN = 1e-2
@@ -119,6 +120,7 @@ def segment_residuals(
 
 
 @partial(jax.jit, static_argnames=("layout", "most", "iterations"))
+@full_precision()
 def segment_costs(
     layout: Layout,
     maps: Maps,
@@ -151,13 +153,13 @@ def segment_costs(
     return jax.vmap(cost)(first, segments), first
 
 
-def improver(layout: Layout, most: int | None) -> KeptFunction:
+def improver(layout: Layout, most: int | None) -> CachedFunction:
     """`improve` for many estimations of one shape at once: of the hinge and the stacked rest."""
 
     def together(hinge, *batch):
         return jax.vmap(partial(improve, layout, hinge, most=most))(*batch)
 
-    return KeptFunction(together, _OUTCOME, ("improve", layout, most))
+    return CachedFunction(together, _OUTCOME, ("improve", layout, most))
 
 
 def improve(

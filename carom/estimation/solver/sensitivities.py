@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from carom.compilation import full_precision
 from carom.estimation.parameters.free import Layout, with_leaves
 from carom.models import Mechanism
 from carom.types import Scalar, State, Values
@@ -55,6 +56,7 @@ def segment_motion(
 
 # Compiled by itself so that the transformations around it find it traced.
 @partial(jax.jit, static_argnames=("layout", "most"))
+@full_precision()
 def _motion(
     layout: Layout, template: Mechanism, leaves: Leaves, start: State, duration, modes, *, most: int | None
 ) -> tuple[State, Instants]:
@@ -122,6 +124,7 @@ def _sensitivities(
 
 # Compiled by itself so that it is traced once, however long segments are.
 @partial(jax.jit, static_argnames="layout")
+@full_precision()
 def _linearised_step(
     layout: Layout,
     template: Mechanism,

@@ -5,12 +5,12 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from carom.reproduction.bodies.learning import glimpses
 
 from carom.data import Recording, Run
 from carom.estimation import LatentSettings, Learned, fit_latent
 from carom.estimation.detection.short_runs import find_in_short_runs
 from carom.estimation.solver.segments import local_state
-from carom.reproduction.bodies.learning import glimpses
 from carom.systems import BallBox, Billiards
 from carom.types import State
 
