@@ -6,7 +6,6 @@ from dataclasses import replace
 from carom.bench.cases import SETTINGS
 from carom.data import Recording
 from carom.models import AbstractModel
-from carom.training import fit_windowed
 
 
 def measure_training(
@@ -18,7 +17,7 @@ def measure_training(
 
     def train() -> tuple[float, float]:
         wall, cpu = time.perf_counter(), time.process_time()
-        fit_windowed(model, recording, settings)
+        train(model, recording, settings)
         return time.perf_counter() - wall, time.process_time() - cpu
 
     first, _ = train()

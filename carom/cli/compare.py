@@ -12,16 +12,16 @@ from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
 from carom.data.io.tables import MAXIMUM_BYTES
 from carom.errors import require_range, require_seed
-from carom.estimation import LatentSettings
+from carom.estimation import Settings
 from carom.evaluation.compare import rank_models, ranking_table, write_ranking
 from carom.execution.tasks import checkpoint_directory
-from carom.fits.options import learned_from
+from carom.fits.options import names_to_learn
 from carom.storage.input_file import require_file
-from carom.training import WindowedSettings
+from carom.training import TrainingSettings
 
 
 @dataclass(frozen=True)
-class TrainingArguments(WindowedSettings):
+class TrainingArguments(TrainingSettings):
     """The paper's training on the command line, where `--touch` is the recipe carom's."""
 
     touch: tyro.conf.Suppress[Literal["observed", "none"]] = "observed"  # pyright: ignore
@@ -68,21 +68,21 @@ def compare(
     out = out or recording.with_suffix(".compare.json")
     require_output(out, overwrite=overwrite)
     data, description = read_described(recording, system)
-    latent = LatentSettings(touch=touch, learned=learned_from(description.learn, None))
-    windowed = replace(settings, touch="observed" if data.has_touch else "none")
+    ours = Settings(touch=touch, learn=names_to_learn(description.learn, None))
+    paper = replace(settings, touch="observed" if data.has_touch else "none")
     with progress("fitting") as report:
         split, ranked = rank_models(
             data,
             share=hold_out,
-            latent=latent,
-            windowed=windowed,
+            ours=ours,
+            paper=paper,
             learn=description.learn,
             hidden=hidden,
             seed=seed,
             progress=report,
             checkpoints=checkpoint_directory(out),
         )
-    stated = {"carom": asdict(latent), "paper": asdict(windowed), "hidden": hidden, "seed": seed}
+    stated = {"carom": asdict(ours), "paper": asdict(paper), "hidden": hidden, "seed": seed}
     write_ranking(split, ranked, out, recording=data, settings=stated | {"hold_out": hold_out})
     shutil.rmtree(checkpoint_directory(out), ignore_errors=True)
     if json:

@@ -9,12 +9,12 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
 from carom.digits import mean_and_error, to_error
-from carom.estimation import LatentFit, Parameter
+from carom.estimation import Fit, Parameter
 from carom.evaluation import paper_rmse, score_held_out
 from carom.fits.options import OPTIONS, FitOptions, Option
 from carom.fits.plan import FitPlan, plan_fit
 from carom.models import forecast as forecast_model
-from carom.training import Fit
+from carom.training import TrainingResult
 
 HELD_OUT = "error of forecasts of held-out data, noise included"
 
@@ -43,7 +43,7 @@ def fit(
 ) -> None:
     """Fit a model to a recording and write a fit directory.
 
-    Example: carom fit ball.csv --learn restitution gap --out fits/ball
+    Example: carom fit ball.csv --learn restitution surfaces --out fits/ball
 
     The recipe carom estimates states, contacts, noise and physical parameters together, with their errors.
     The recipe paper trains a network by gradient descent on short windows.
@@ -63,22 +63,20 @@ def fit(
     plan = plan_fit(chosen, recording, *read_described(recording, system))
     with progress("fitting" if chosen.recipe == "carom" else f"training {options.model}") as report:
         result = plan.run(out, overwrite=overwrite, progress=report)
-    found, summary, notes = (
-        _estimated(result, plan) if isinstance(result, LatentFit) else _trained(result, plan)
-    )
+    found, summary, notes = _estimated(result, plan) if isinstance(result, Fit) else _trained(result, plan)
     held_out = None
     if plan.split.held_out:
-        noise = (result.noise[0], result.noise[1]) if isinstance(result, LatentFit) else None
+        noise = (result.noise[0], result.noise[1]) if isinstance(result, Fit) else None
         held_out = score_held_out(result.model, plan.split.held_out, noise=noise)
     if json:
         print_json({"run": str(out), **found, "held_out_error": held_out, "seconds": result.seconds})
         return
-    title = f"{plan.path}: {found.get('scheme', found['model'])}"
+    title = f"{plan.path}: {found.get('stepper', found['model'])}"
     scored = [] if held_out is None else [(HELD_OUT, held_out)]
     print_table(title, ("", "value"), [*summary, *scored, ("seconds", result.seconds)])
     for note in notes:
         print(f"Note: {note}")
-    if isinstance(result, LatentFit):
+    if isinstance(result, Fit):
         print(f"Written to {out}. Look at it with: carom report {out}")
     else:
         start = "" if plan.recording.has_velocity else " --start <positions,velocities>"
@@ -89,7 +87,7 @@ Summary = tuple[dict[str, Any], list[tuple[str, object]], tuple[str, ...]]
 """What is printed of a fit: as JSON, as rows of a table, and as notes below it."""
 
 
-def _trained(result: Fit, plan: FitPlan) -> Summary:
+def _trained(result: TrainingResult, plan: FitPlan) -> Summary:
     data = plan.recording
     losses = {name: float(part[-1]) for name, part in result.history._asdict().items()}
     rows: list[tuple[str, object]] = [(f"loss: {name}", value) for name, value in losses.items()]
@@ -101,9 +99,9 @@ def _trained(result: Fit, plan: FitPlan) -> Summary:
     return {"model": plan.options.settings.model, **losses, "forecast_error": error}, rows, ()  # pyright: ignore
 
 
-def _estimated(result: LatentFit, plan: FitPlan) -> Summary:
+def _estimated(result: Fit, plan: FitPlan) -> Summary:
     impacts = [int(found.chosen.sum()) for found in result.impacts]
-    data, diagnostics = plan.recording, tuple(result.misfit.messages)
+    data, diagnostics = plan.recording, tuple(result.diagnostics.messages)
     rows: list[tuple[str, object]] = [("runs, samples", f"{len(data.runs)}, {data.samples}")]
     if data.missing_values:
         rows.append(("missing values", data.missing_values))
@@ -114,8 +112,8 @@ def _estimated(result: LatentFit, plan: FitPlan) -> Summary:
         rows.append(("noise of velocities", result.noise[1]))
     rows += [(parameter.name, _value(parameter)) for parameter in result.parameters]
     found = {
-        "model": "impact",
-        "scheme": result.model.scheme,
+        "model": "mechanism",
+        "stepper": result.model.stepper.name,
         "parameters": {p.name: [p.value, p.standard_error] for p in result.parameters},
         "noise": list(result.noise),
         "impacts": impacts,
@@ -128,7 +126,7 @@ def _estimated(result: LatentFit, plan: FitPlan) -> Summary:
 def _value(parameter: Parameter) -> str:
     if parameter.value is None or parameter.standard_error is None:
         return "not determined"
-    if parameter.high == 1.0 and parameter.low is not None and parameter.name.startswith("restitution"):
+    if parameter.high == 1.0 and parameter.low is not None and parameter.key.startswith("restitution"):
         # At its bound the estimate has no symmetric error.
         value, least = (to_error(part, parameter.standard_error) for part in (parameter.value, parameter.low))
         return f"{value} (at least {least})"

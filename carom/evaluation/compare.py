@@ -12,13 +12,13 @@ import numpy as np
 from carom.data import Learn, Recording, Split, hold_out
 from carom.digits import MISSING, number
 from carom.errors import InputError
-from carom.estimation import LatentSettings, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.evaluation.held_out import forecast_held_out, held_out_error
 from carom.evaluation.tables import Table
 from carom.fits import recording_hash
 from carom.models import MODELS, AbstractModel
 from carom.storage.atomic import atomic_write
-from carom.training import WindowedSettings, fit_windowed
+from carom.training import TrainingSettings, train
 
 PAPER_MODELS = ("cd-lagrange", "vin", "resnet", "contact-resnet")
 CAROM = "carom"
@@ -48,8 +48,8 @@ def rank_models(
     recording: Recording,
     *,
     share: float,
-    latent: LatentSettings,
-    windowed: WindowedSettings,
+    ours: Settings,
+    paper: TrainingSettings,
     learn: Learn,
     hidden: int = 500,
     seed: int = 0,
@@ -63,8 +63,8 @@ def rank_models(
     Arguments:
         recording: what was measured, with its scene.
         share: the share that is held out.
-        latent: settings of the recipe carom.
-        windowed: settings of the paper's recipe.
+        ours: settings of the recipe carom.
+        paper: settings of the paper's recipe.
         learn: the parameters to be learned, from the system file.
         hidden: units in the hidden layer of the paper's models.
         seed: of initial weights and minibatches.
@@ -81,11 +81,11 @@ def rank_models(
             progress(done / len(names))
         try:
             if name == CAROM:
-                fit = fit_latent(split.training, latent, seed=seed, checkpoints=checkpoints)
-                noise, reason = fit.noise, " ".join(fit.misfit.messages)
+                fit = fit_recording(split.training, ours, seed=seed, checkpoints=checkpoints)
+                noise, reason = fit.noise, " ".join(fit.diagnostics.messages)
             else:
                 untrained = _untrained(name, split.training, learn, hidden, seed)
-                fit = fit_windowed(untrained, split.training, windowed, seed=seed, checkpoints=checkpoints)
+                fit = train(untrained, split.training, paper, seed=seed, checkpoints=checkpoints)
                 noise, reason = None, ""
         except InputError as error:
             found.append(Ranked(name, None, reason=str(error)))

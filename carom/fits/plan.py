@@ -98,8 +98,8 @@ class FitPlan:
         if result.failed:
             new.discard_checkpoints()
             raise SettingsError(
-                f"{self.path}: the fit failed: its residuals are {result.diagnostics.excess:.0f} times the noise "
-                "of the data; check the candidate contacts in the system file, or try another `seed`."
+                f"{self.path}: the fit failed: its residuals are {result.diagnostics.excess:.0f} times the "
+                "noise of the data; check the candidate contacts in the system file, or try another `seed`."
             )
         return result
 

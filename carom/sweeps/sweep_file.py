@@ -76,7 +76,7 @@ class SweepTable(TomlTable):
     )
     seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = key(
         "of every fit",
-        allowed=f"a number of seeds up to {MAXIMUM_SEEDS}, or a list of different ones from 0 to {MAXIMUM_SEED}",
+        allowed=f"how many seeds, up to {MAXIMUM_SEEDS}, or a list of different ones up to {MAXIMUM_SEED}",
         default=(0,),
         min_length=1,
     )
