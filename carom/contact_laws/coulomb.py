@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from carom.mechanics import AbstractPart, Scene, parameter
 from carom.types import Values
@@ -28,6 +28,6 @@ class CoulombFriction(AbstractPart):
         return CoulombFriction(np.maximum(np.asarray(self.value), START))
 
     @property
-    def coefficient(self) -> Float[Values, "contacts"]:
+    def coefficient(self) -> Float[Array, "contacts"]:
         """μ of every contact."""
         return jnp.asarray(self.value)

@@ -182,3 +182,9 @@ def run_from_trajectory(trajectory: Trajectory, scene: Scene) -> Run:
         velocity=trajectory.velocity,
         touch=touch_from_contact(trajectory.contact, scene),
     )
+
+
+def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
+    """Positions and velocities together; NaN where nothing was measured."""
+    velocity = np.full_like(run.position, np.nan) if run.velocity is None else run.velocity
+    return np.stack([run.position, velocity], axis=1)

@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from carom.data import Run
+from carom.data.recording import channels
 from carom.errors import InputError
 from carom.estimation.detection.impacts import find_impacts
 from carom.estimation.solver.linear_algebra import inverse_of_blocks
-from carom.estimation.solver.segments import channels, local_state
+from carom.estimation.solver.segments import local_state
 from carom.integrators import BY_GAP, prepend
 from carom.mechanics import Scene
 from carom.models import AbstractModel, Mechanism, forecast

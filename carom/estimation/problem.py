@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import equinox as eqx
 import numpy as np
 
 from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction
-from carom.data import Recording, Run
+from carom.data import Recording
 from carom.errors import InputError
-from carom.estimation.detection.impacts import Impacts, find_impacts
-from carom.estimation.detection.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
-from carom.estimation.detection.short_runs import AT_ONCE, LONGEST, find_in_short_runs
+from carom.estimation.detection import Impacts, detect_impacts
+from carom.estimation.detection.detect import first_guess, short
+from carom.estimation.detection.sensor_rates import SensorEstimate
+from carom.estimation.detection.short_runs import AT_ONCE
 from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.estimation.parameters.free import PER_RUN, FreeParameters, Priors, require_learnable
 from carom.estimation.settings import Settings
@@ -23,7 +23,6 @@ from carom.estimation.solver.segments import (
     cut,
     first_states,
     prescribe,
-    resolved,
 )
 from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits
 from carom.integrators import AbstractStepper, CDLagrange, ConstraintExact
@@ -34,8 +33,6 @@ from carom.types import State, Values
 
 RESOLUTION = 1e-5
 """The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
-SENSOR_ROUNDS = 6
-"""How often impacts and the rates of a sensor are estimated in turn, at most."""
 VAGUE = 100.0
 """Standard deviation of the prior of start states, in units of length: it only matters where no sample
 does."""
@@ -107,23 +104,14 @@ class Problem:
         """Find impacts, scales and first guesses in a recording."""
         scene, learn = recording.scene, set(settings.learn)
         assert scene is not None
-        masses_known = not learn & {"masses", "masses-per-run"}
-        if short(recording) and sensor is None:
-            surfaces_known = not learn & {"surfaces", "radii", "surfaces-per-run", "normals"}
-            impacts, estimate = (
-                find_in_short_runs(
-                    recording.runs,
-                    scene,
-                    masses_known=masses_known,
-                    surfaces_known=surfaces_known,
-                    rough=template.friction is not None,
-                ),
-                None,
-            )
-        else:
-            impacts, estimate = infer_impacts(
-                recording, scene, sensor, masses_known=masses_known, mask=settings.mask
-            )
+        impacts, estimate = detect_impacts(
+            recording,
+            sensor=sensor,
+            masses_known=not learn & {"masses", "masses-per-run"},
+            surfaces_known=not learn & {"surfaces", "radii", "surfaces-per-run", "normals"},
+            rough=template.friction is not None,
+            mask=settings.mask,
+        )
         shift, restitution = first_guess(impacts, recording)
         surfaces = [shift] * len(impacts)
         if "surfaces-per-run" in learn:
@@ -241,56 +229,6 @@ class Problem:
         return cut(self.recording, chosen, partition)
 
 
-def short(recording: Recording) -> bool:
-    """Whether all runs are so short that impacts are searched for in each as a whole."""
-    return max(len(run) for run in recording.runs) <= LONGEST
-
-
-def infer_impacts(
-    recording: Recording,
-    scene: Scene,
-    sensor: TouchSensor | None,
-    *,
-    masses_known: bool,
-    mask: int = 0,
-) -> tuple[list[Impacts], SensorEstimate | None]:
-    """The impacts of every run, and what was estimated of the sensor on the way.
-
-    Arguments:
-        sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
-            are ignored. What it does not state is estimated in turn with the impacts, beginning with those
-            that the motion alone shows, until these no longer change.
-        masses_known, mask: as in `find_impacts`.
-    """
-
-    def find(sensor: TouchSensor | None) -> list[Impacts]:
-        search = partial(find_impacts, scene=scene, sensor=sensor, masses_known=masses_known, mask=mask)
-        return [search(run) for run in recording.runs]
-
-    if sensor is None or sensor.known:
-        return find(sensor), None
-    delays = DELAYS if sensor.delay is None else (sensor.delay,)
-    impacts, estimate = find(None), None
-    for _ in range(SENSOR_ROUNDS):
-        shift, _ = first_guess(impacts, recording)
-        counts = [
-            count_readings(run, found, scene, _in_motion(run, found, shift), delays)
-            for run, found in zip(recording.runs, impacts, strict=True)
-        ]
-        estimate = estimate_rates(sensor, counts)
-        before, impacts = impacts, find(estimate.sensor)
-        if all((a.chosen == b.chosen).all() for a, b in zip(before, impacts, strict=True)):
-            break
-    return impacts, estimate
-
-
-def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
-    """Samples that do not follow the last impact near a surface, where a body may have come to rest."""
-    steps = np.flatnonzero(found.chosen.any(axis=1))
-    last = steps[-1] + 1 + max(DELAYS) if len(steps) else 0
-    return resolved(run, found, shift) | (np.arange(len(run)) <= last)
-
-
 def natural_units(recording: Recording, impacts: Sequence[Impacts]) -> NaturalUnits:
     """Scales from the range of positions, typical speeds and typical accelerations."""
     positions = np.concatenate([run.position for run in recording.runs])
@@ -322,24 +260,6 @@ def _resolution(recording: Recording) -> np.ndarray:
     velocity = [run.velocity.ravel() for run in recording.runs if run.velocity is not None]
     spreads = [np.nanstd(position), np.nanstd(np.concatenate(velocity)) if velocity else 1.0]
     return np.maximum(RESOLUTION * np.array(spreads), 1e-12)
-
-
-def first_guess(impacts: Sequence[Impacts], recording: Recording) -> tuple[np.ndarray, np.ndarray]:
-    """How far surfaces lie from where they are stated, and restitution, from the impacts that were found."""
-    scene = recording.scene
-    assert scene is not None
-    shift, restitution = np.zeros(scene.contacts), np.full(scene.contacts, scene.restitution)
-    for j in range(scene.contacts):
-        gaps = np.concatenate([found.gap[found.chosen[:, j], j] for found in impacts])
-        ratios = [-(f.after[f.chosen[:, j], j] / f.before[f.chosen[:, j], j]) for f in impacts]
-        if not len(gaps):
-            # No impact was seen: the surface lies out of reach of what was.
-            reach = min(float(found.smooth_gap[:, j].min()) for found in impacts)
-            shift[j] = min(0.0, reach - 5 * max(float(found.noise[0]) for found in impacts))
-        else:
-            shift[j] = np.median(gaps)
-            restitution[j] = np.clip(np.median(np.concatenate(ratios)), 0.05, 0.99)
-    return shift, restitution
 
 
 def _starting(

@@ -55,7 +55,7 @@ class Rounds:
             starts: of each problem, side by side.
         """
         program = improver(problems[0].parameters.layout, most_prescribed(problems, by_gap=by_gap))
-        inputs = list(round_inputs(estimate, problems, partition, by_gap=by_gap))
+        inputs: list[Any] = list(round_inputs(estimate, problems, partition, by_gap=by_gap))
         # Each of many short runs may still move a little, and so may each part of a long recording.
         samples = problems[0].recording.samples
         enough = self.settings.converged * max(

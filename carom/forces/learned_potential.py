@@ -26,8 +26,8 @@ COLLOCATION_POINTS, WIDER = 32, 3.0
 """Where smoothness is judged: so many points along one coordinate, twice as many among more of them, and as
 many
 again in a region so many times as wide, since a model is also used outside of the data."""
-WEIGHT_DEVIATION = 3.0
-"""Of the prior on weights: weak, as smoothness restrains them."""
+WEIGHTS: dict[str, Any] = {"deviation": 3.0, "network": True}
+"""The prior on weights is weak, as smoothness restrains them."""
 
 
 class NaturalUnits(NamedTuple):
@@ -58,30 +58,18 @@ class Collocation(NamedTuple):
 class ScaledNetwork(eqx.Module):
     """A potential network in natural units."""
 
-    weight: Float[Values, "hidden inputs"] = parameter(
-        "potential", "weights", deviation=WEIGHT_DEVIATION, network=True
-    )
-    bias: Float[Values, "hidden"] = parameter(
-        "potential", "weights", deviation=WEIGHT_DEVIATION, network=True
-    )
-    output: Float[Values, "hidden"] = parameter(
-        "potential", "weights", deviation=WEIGHT_DEVIATION, network=True
-    )
     centre: Float[Values, "inputs"]
     scale: Float[Values, "inputs"]
     unit: Float[Values, ""]
+    weight: Float[Values, "hidden inputs"] = parameter("potential", "weight", **WEIGHTS)
+    bias: Float[Values, "hidden"] = parameter("potential", "bias", **WEIGHTS)
+    output: Float[Values, "hidden"] = parameter("potential", "output weight", **WEIGHTS)
 
     @classmethod
     def zero(cls, inputs: int, hidden: int) -> "ScaledNetwork":
         """All weights 0, in units of 1."""
-        return cls(
-            np.zeros((hidden, inputs)),
-            np.zeros(hidden),
-            np.zeros(hidden),
-            np.zeros(inputs),
-            np.ones(inputs),
-            np.ones(()),
-        )
+        weights = np.zeros((hidden, inputs)), np.zeros(hidden), np.zeros(hidden)
+        return cls(np.zeros(inputs), np.ones(inputs), np.ones(()), *weights)
 
     def random(self, generator: np.random.Generator) -> "ScaledNetwork":
         """Random weights where an estimate may begin."""

@@ -201,10 +201,16 @@ class CDLagrange(AbstractStepper):
 
         def project(position, touching):
             return project_overlap(
-                self.projection, geometry, mechanism.inertia(), position, touching, reference=self.reference
+                self.projection,
+                geometry,
+                mechanism.inertia(),
+                position,
+                touching,
+                reference=jnp.asarray(self.reference),
             )
 
         def brake(jacobian, velocity, normal_impulse):
+            assert friction is not None
             return friction_brake(
                 jacobian, mechanism.inertia(), geometry.signs, velocity, normal_impulse, friction=friction
             )

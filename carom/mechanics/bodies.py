@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from carom.mechanics.configuration import Euclidean
 from carom.mechanics.inertia import Masses
@@ -20,14 +20,14 @@ class Points(eqx.Module):
         Array([1., 2.], dtype=float32)
     """
 
+    dimension: int = eqx.field(static=True)
     log_mass: Float[Values, "bodies"] = parameter(
         "masses", "mass", deviation=2.0, axis="body", logarithm=True
     )
-    dimension: int = eqx.field(static=True)
 
     @classmethod
     def of(cls, masses: tuple[float, ...], *, dimension: int) -> "Points":
-        return cls(np.log(np.asarray(masses, float)), dimension)
+        return cls(dimension, np.log(np.asarray(masses, float)))
 
     @property
     def count(self) -> int:
@@ -35,7 +35,7 @@ class Points(eqx.Module):
         return self.log_mass.shape[-1]
 
     @property
-    def masses(self) -> Float[Values, "bodies"]:
+    def masses(self) -> Float[Array, "bodies"]:
         return jnp.exp(jnp.asarray(self.log_mass))
 
     def inertia(self) -> Masses:

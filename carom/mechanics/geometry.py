@@ -15,6 +15,7 @@ u = G V, negative when closing. All functions take leading batch axes, and JAX o
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -28,7 +29,14 @@ from carom.types import Coordinates, Jacobian, PerContact, Values
 
 Plane = tuple[tuple[float, ...], float]
 """Normal n of length 1 and offset: what lies behind it has n·q < offset."""
-Vectors = Float[Values, "*batch contacts dimension"]
+if TYPE_CHECKING:
+    # The same functions serve JAX and NumPy; either returns what it was given.
+    Vectors = Gaps = Jacobians = Any
+else:
+    Vectors = Float[Values, "*batch contacts dimension"]
+    Gaps = Float[Values, "*batch contacts"]
+    Jacobians = Float[Values, "*batch contacts bodies dimension"]
+Positions = Float[Values, "*batch bodies dimension"]
 FAR = 1e30
 
 
@@ -89,16 +97,16 @@ class Contacts(eqx.Module):
         """Some of them."""
         return jax.tree.map(lambda part: jnp.asarray(part)[index], self)
 
-    def relative(self, coordinates: Float[Values, "*batch bodies dimension"]) -> Vectors:
+    def relative(self, coordinates: Positions) -> Vectors:
         """Positions, velocities or accelerations of first bodies relative to second ones, or to walls."""
         xp = _namespace(coordinates)
         return xp.einsum("ck,...kd->...cd", xp.asarray(self.signs, dtype=coordinates.dtype), coordinates)
 
-    def gap(self, position: Float[Values, "*batch bodies dimension"]) -> Float[Values, "*batch contacts"]:
+    def gap(self, position: Positions) -> Gaps:
         """g(Q)."""
         return self.gap_of(self.relative(position))
 
-    def gap_of(self, relative: Vectors) -> Float[Values, "*batch contacts"]:
+    def gap_of(self, relative: Vectors) -> Gaps:
         """The gap from relative positions."""
         xp = _namespace(relative)
         flat = xp.max(self._heights(relative), axis=-1)
@@ -125,20 +133,18 @@ class Contacts(eqx.Module):
             xp.asarray(self.curved)[:, None], relative / xp.sqrt(self._square(relative))[..., None], flat
         )
 
-    def jacobian(
-        self, position: Float[Values, "*batch bodies dimension"]
-    ) -> Float[Values, "*batch contacts bodies dimension"]:
+    def jacobian(self, position: Positions) -> Jacobians:
         """G = ∂g/∂Q."""
         normal = self.normal_of(self.relative(position))
         signs = _namespace(position).asarray(self.signs, dtype=position.dtype)
         return signs[:, :, None] * normal[..., :, None, :]
 
-    def _heights(self, relative: Vectors) -> Float[Values, "*batch contacts planes"]:
+    def _heights(self, relative: Vectors) -> Any:
         xp = _namespace(relative)
         normal, offset = (xp.asarray(part, dtype=relative.dtype) for part in (self.normal, self.offset))
         return xp.sum(normal * relative[..., :, None, :], axis=-1) - offset
 
-    def _square(self, relative: Vectors) -> Float[Values, "*batch contacts"]:
+    def _square(self, relative: Vectors) -> Gaps:
         # 1 at flat contacts, and at bodies whose centres coincide: a square root has no derivative at 0.
         xp = _namespace(relative)
         square = xp.sum(relative**2, axis=-1)
@@ -160,16 +166,14 @@ class ContactGeometry(eqx.Module):
 
     normal: Float[Values, "contacts dimension"]
     """Of walls; of pairs on a line 1."""
-    offset: Float[Values, "contacts"] = parameter(
-        "surfaces", "surface", unit="length", mean=None, deviation=1.0
-    )
     edge_normal: Float[Values, "contacts edges dimension"]
     edge_offset: Float[Values, "contacts edges"]
-    tilt: Float[Values, "contacts dimension"] | None = parameter("normals", "tilt", deviation=0.3)
-    """Added to the normals of walls, which are then made of length 1 again; None where they are as stated."""
     joined: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     bodies: int = eqx.field(static=True)
     dimension: int = eqx.field(static=True)
+    offset: Float[Values, "contacts"] = parameter("surfaces", "surface", unit="length", mean=None)
+    tilt: Float[Values, "contacts dimension"] | None = parameter("normals", "tilt", deviation=0.3)
+    """Added to the normals of walls, which are then made of length 1 again; None where they are as stated."""
 
     def __init__(self, bodies: int, dimension: int, candidates: tuple[Candidate, ...] = ()):
         _require_valid(bodies, dimension, candidates)
@@ -215,7 +219,8 @@ class ContactGeometry(eqx.Module):
     def _candidate(self, row: int) -> Candidate:
         offset = float(self.offset[row])
         if len(self.joined[row]) == 2:
-            return Pair(*self.joined[row], offset)
+            first, second = self.joined[row]
+            return Pair(first, second, offset)
         edges = tuple(
             (tuple(float(x) for x in normal), float(place))
             for normal, place in zip(self.edge_normal[row], self.edge_offset[row], strict=True)
@@ -272,16 +277,16 @@ class ContactGeometry(eqx.Module):
             offset = xp.concatenate([offset, _constant(self.edge_offset)], axis=1)
         return Contacts(self.signs, curved if curved.any() else None, normal, offset)
 
-    def gap(self, position: Coordinates) -> PerContact:
+    def gap(self, position: Positions) -> Gaps:
         """g(Q), one value per candidate."""
         return self.rows.gap(position)
 
-    def jacobian(self, position: Coordinates) -> Jacobian:
+    def jacobian(self, position: Positions) -> Jacobians:
         """G = ∂g/∂Q."""
         return self.rows.jacobian(position)
 
 
-def _namespace(array: Values):
+def _namespace(array: Values) -> Any:
     """The library whose array this is: NumPy outside compiled programs needs no compilation."""
     return jnp if isinstance(array, jax.Array) else np
 

@@ -26,7 +26,7 @@ class AbstractPart(eqx.Module):
 
     @classmethod
     @abstractmethod
-    def for_scene(cls: type[Part], scene: "Scene", **options: Any) -> Part:
+    def for_scene(cls: type[Part], scene: "Scene") -> Part:
         """The part with the numbers that the scene states, or with neutral ones; options are static
         fields."""
 

@@ -164,7 +164,7 @@ class CandidateContact(GeometricContact):
         self.scene = scene
 
     @property
-    def geometry(self) -> ContactGeometry:
+    def geometry(self) -> ContactGeometry:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.scene.geometry
 
     @property

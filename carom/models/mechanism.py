@@ -86,14 +86,14 @@ class Mechanism(AbstractModel):
         if friction is None and scene.friction > 0:
             friction = CoulombFriction.for_scene(scene)
         return cls(
-            Points.of(scene.masses, dimension=scene.dimension),
-            tuple(forces),
-            scene.geometry,
-            ConstantRestitution.for_scene(scene) if restitution is None else restitution,
-            friction,
-            ConstraintExact() if stepper is None else stepper,
-            float(step_size),
-        )
+            bodies=Points.of(scene.masses, dimension=scene.dimension),
+            forces=tuple(forces),
+            geometry=scene.geometry,
+            restitution=ConstantRestitution.for_scene(scene) if restitution is None else restitution,
+            friction=friction,
+            stepper=ConstraintExact() if stepper is None else stepper,
+            step_size=float(step_size),
+        )  # pyright: ignore[reportCallIssue]
 
     @classmethod
     def for_recording(
@@ -126,7 +126,7 @@ class Mechanism(AbstractModel):
         return cls.of(recording.scene, recording.step_size, forces=forces, **parts)
 
     @property
-    def scene(self) -> Scene:
+    def scene(self) -> Scene:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The scene, with the numbers that this mechanism has; laws that no scene can state are left out."""
         masses = np.exp(np.asarray(self.bodies.log_mass, float))
         stated = self.restitution.value if isinstance(self.restitution, ConstantRestitution) else np.ones(1)
@@ -145,7 +145,7 @@ class Mechanism(AbstractModel):
         )
 
     @property
-    def contact(self) -> GapContact:
+    def contact(self) -> GapContact:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Contacts by the gap alone, for the paper's recipe."""
         return GapContact(self.geometry)
 
@@ -170,7 +170,8 @@ class Mechanism(AbstractModel):
 
         def made(kind, named):
             name, chosen = named
-            return part_named(kind, str(name)).for_scene(scene, **dict(chosen))
+            make: Any = part_named(kind, str(name)).for_scene
+            return make(scene, **dict(chosen))
 
         mechanism = cls.of(
             scene,
@@ -266,8 +267,8 @@ def learned_potentials(
     scene: Scene, potential: Potential, hidden: int
 ) -> tuple[AbstractLearnedPotential, ...]:
     """Potentials of a kind, with weights of 0."""
-    made = [part_named(AbstractForce, name) for name in POTENTIALS[potential]]
-    return tuple(kind.for_scene(scene, hidden=hidden) for kind in made)  # pyright: ignore[reportReturnType]
+    kinds: list[Any] = [part_named(AbstractForce, name) for name in POTENTIALS[potential]]
+    return tuple(kind.for_scene(scene, hidden=hidden) for kind in kinds)
 
 
 def in_scene(model: Mechanism, scene: Scene, *, step_size: float | None = None) -> Mechanism:

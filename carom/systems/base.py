@@ -88,14 +88,14 @@ class AbstractSystem(eqx.Module):
         geometry, friction = self.geometry, self.contact_friction
         every = (len(geometry),)
         return Mechanism(
-            Points(jnp.log(jnp.asarray(self.masses)), geometry.dimension),
-            self.forces,
-            geometry,
-            ConstantRestitution(jnp.full(every, self.restitution)),
-            None if friction is None else CoulombFriction(jnp.full(every, friction)),
-            ConstraintExact() if stepper is None else stepper,
-            step_size,  # pyright: ignore[reportArgumentType]
-        )
+            bodies=Points(geometry.dimension, jnp.log(jnp.asarray(self.masses))),
+            forces=self.forces,
+            geometry=geometry,
+            restitution=ConstantRestitution(jnp.full(every, self.restitution)),
+            friction=None if friction is None else CoulombFriction(jnp.full(every, friction)),
+            stepper=ConstraintExact() if stepper is None else stepper,
+            step_size=step_size,  # pyright: ignore[reportArgumentType]
+        )  # pyright: ignore[reportCallIssue]
 
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − C v, with C = `damping` times the inertia's unit."""

@@ -61,7 +61,7 @@ def key(comment: str, default: Any = ..., *, allowed: str | None = None, **const
         allowed: what may be written, completing "write …, not 3", where the type does not say it.
         constraints: those of `pydantic.Field`.
     """
-    extra = None if allowed is None else {"allowed": allowed}
+    extra: Any = None if allowed is None else {"allowed": allowed}
     return Field(default, description=comment, json_schema_extra=extra, **constraints)
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
 from carom.estimation.detection.impacts import (
-    PLACES,
+    OFFSETS,
     PRIOR_LOG_ODDS,
     between_impacts,
     peaks_of,
@@ -189,7 +189,7 @@ def _kinks(run: Run, body: int, mask: int, roughly: bool) -> list[_Kink]:
     directions = np.broadcast_to(np.eye(dimension), (steps, dimension, dimension))
     log_odds = np.full(steps, -np.inf)
     kink = np.zeros((3, steps, dimension))  # position, velocity before, velocity after
-    for place in PLACES:
+    for place in OFFSETS:
         fit = windows.fit(directions, place, between.weight, between.stiffness)
         left = fit.misfit(between.weight, between.stiffness)
         # Where an impact is elsewhere in the window, a kink explains much and still leaves much.

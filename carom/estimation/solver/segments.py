@@ -1,20 +1,18 @@
 """Recordings cut into segments whose start states are unknown; every sample belongs to exactly one."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from carom.data import Recording, Run
-from carom.estimation.detection.impacts import Impacts
+from carom.data.recording import channels
+from carom.estimation.detection.impacts import Impacts, resolved
 from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED
 
 CERTAINTY = 10.0
 """Log-odds by which a step must beat its neighbour for an impact to be confined to it."""
-GUARD = 4
-"""A body nearer to a surface than the noise, for this many samples either way, touches it in unseen ways."""
 
 
 class Segments(NamedTuple):
@@ -83,44 +81,6 @@ def prescribe(
     return result
 
 
-def resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
-    """False where a gap stays within the noise for longer than a found impact would keep it there."""
-    clear = np.ones(len(run), bool)
-    width = 2 * GUARD + 1
-    if len(run) <= width:
-        return clear
-    for j in range(found.chosen.shape[1]):
-        if not found.chosen[:, j].any():
-            continue
-        clear &= ~_too_fast(run, found, j)
-        gap = np.abs(found.smooth_gap[:, j] - shift[j])
-        near = np.concatenate([gap[:1], gap]) < 1.5 * found.noise[0]
-        impacts_at = np.flatnonzero(found.chosen[:, j])
-        for first, second in pairwise(impacts_at):
-            if second - first <= 3 * width:  # a short flight from one impact to the next
-                near[first + 1 : second + 1] = False
-        lasting = np.convolve(near, np.ones(width), "same") >= width
-        clear &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
-    return clear
-
-
-def _too_fast(run: Run, found: Impacts, contact: int) -> Bool[np.ndarray, "samples"]:
-    """True after an impact whose rebound falls back sooner than two impacts can be told apart.
-
-    What follows is a flurry of impacts, until the body is seen higher than that rebound could take it.
-    """
-    fast = np.zeros(len(run), bool)
-    step = float(np.median(np.diff(run.time)))
-    for impact_at in np.flatnonzero(found.chosen[:, contact]):
-        rebound = max(float(found.after[impact_at, contact]), 0.0)
-        if 2 * rebound < found.acceleration * step * found.spacing:
-            gap = found.smooth_gap[impact_at:, contact] - found.gap[impact_at, contact]
-            height = rebound**2 / max(found.acceleration, 1e-12) + 3 * found.noise[0]
-            away = np.flatnonzero(gap > height)
-            fast[impact_at + 1 : impact_at + 1 + (away[0] if len(away) else len(run))] = True
-    return fast
-
-
 def partition(recording: Recording, length: int | None) -> Partition:
     """Segments of `length` samples; whole runs where it is None."""
     longest = max(len(run) for run in recording.runs)
@@ -175,12 +135,6 @@ def first_states(
         high = min(start + 7, impacts_at[before] + 1 if before < len(impacts_at) else len(run), len(run))
         rows.append(local_state(run, start, int(low), int(high)))
     return np.array(rows)
-
-
-def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
-    """Positions and velocities together; NaN where nothing was measured."""
-    velocity = np.full_like(run.position, np.nan) if run.velocity is None else run.velocity
-    return np.stack([run.position, velocity], axis=1)
 
 
 def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "state"]:

@@ -137,7 +137,7 @@ def _linearised_step(
 
     def step(leaves, state):
         mechanism = with_leaves(layout, template, leaves)
-        after, contact, instant = mechanism.move(state, length, modes)
+        after, contact, instant = mechanism.move(state, length, jnp.asarray(modes))
         left = mechanism.leave(state, after, contact)
         return ravel_pytree((after, instant) if left is after else (after, instant, left))[0]
 

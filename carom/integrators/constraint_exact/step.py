@@ -209,7 +209,7 @@ def _advance_to_impact(
         restitution=jnp.where(plastic, 0, restitution),
         friction=mechanics.friction,
     )
-    velocity = before + inertia.solve(mechanics.signs.T @ jnp.where(struck[:, None], impulse, 0))
+    velocity = before + inertia.solve(jnp.asarray(mechanics.signs.T) @ jnp.where(struck[:, None], impulse, 0))
 
     rest_speed = mechanics.rest_speed
     still_resting = resting & (pull <= 0) & (jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed)
