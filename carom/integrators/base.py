@@ -29,6 +29,9 @@ Project = Callable[[Coordinates, PerContact], Coordinates]
 Friction = Callable[[Jacobian, Coordinates, PerContact], Coordinates]
 """Velocities after friction, from G, the velocities before it and the impulses λ."""
 
+Touching = Bool[Array, "contacts"] | PerContact
+"""Contacts of a step, as booleans or gates."""
+
 
 @runtime_checkable
 class Mechanical(Protocol):
@@ -75,7 +78,7 @@ class AbstractStepper(AbstractPart):
         """From a sampled state to where the scheme keeps its velocities."""
 
     @abstractmethod
-    def leave(self, mechanism: Mechanical, before: State, after: State, contact: PerContact) -> State:
+    def leave(self, mechanism: Mechanical, before: State, after: State, contact: Touching) -> State:
         """Back to a sampled state at the end of a step with these contacts."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from carom.integrators.base import AbstractStepper, Mechanical
+from carom.integrators.base import AbstractStepper, Mechanical, Touching
 from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_half_grid, to_sample_grid
 from carom.integrators.constraint_exact.contact_times import BY_GAP, PRESCRIBED, Modes
 from carom.integrators.constraint_exact.prescribed import prescribed_step
@@ -53,7 +53,7 @@ class ConstraintExact(AbstractStepper):
     def enter(self, mechanism: Mechanical, state: State, step_size: Scalar) -> State:
         return state
 
-    def leave(self, mechanism: Mechanical, before: State, after: State, contact: PerContact) -> State:
+    def leave(self, mechanism: Mechanical, before: State, after: State, contact: Touching) -> State:
         return after
 
     def step(
@@ -154,7 +154,7 @@ class CDLagrange(AbstractStepper):
             return state
         return to_half_grid(state, step_size, inertia=mechanism.inertia(), force=mechanism.force)
 
-    def leave(self, mechanism: Mechanical, before: State, after: State, contact: PerContact) -> State:
+    def leave(self, mechanism: Mechanical, before: State, after: State, contact: Touching) -> State:
         if self.velocity_grid == "sample":
             return after
         return to_sample_grid(

@@ -69,7 +69,7 @@ class Mechanism(AbstractModel):
     restitution: AbstractRestitution
     friction: CoulombFriction | None
     stepper: AbstractStepper
-    step_size: float
+    step_size: Scalar  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @classmethod
     def of(

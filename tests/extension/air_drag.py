@@ -25,4 +25,4 @@ class AirDrag(AbstractDissipation):
 
     def flow(self, velocity: Coordinates, masses: PerBody, duration: Scalar) -> Coordinates:
         speed = jnp.sqrt(jnp.sum(velocity**2, axis=1, keepdims=True) + 1e-24)
-        return velocity / (1 + duration * self.thickness * speed)
+        return velocity / (1 + duration * self.thickness[None] * speed)
