@@ -66,14 +66,13 @@ def cache_folder() -> Path | None:
     return Path(folder) if folder else None
 
 
-def remove_damaged_entries(folder: Path, *, now: float | None = None) -> None:
+def remove_damaged_entries(folder: Path) -> None:
     """Delete compiled programs whose SHA-256 is not the one noted when they were first seen.
 
     JAX decompresses entries without a checksum of its own. Compressed by zlib they have a weak one; by
     Zstandard, which JAX prefers where it is installed, they have none, and machine code with a flipped bit
     runs. JAX never replaces an entry that it cannot read, so a damaged one has to be deleted.
     """
-    now = time.time() if now is None else now
     deadline = time.monotonic() + CHECK_SECONDS
     known = _read_checksums(folder)
     entries = sorted(folder.glob("*-cache"))
@@ -88,7 +87,7 @@ def remove_damaged_entries(folder: Path, *, now: float | None = None) -> None:
                 path.unlink()
                 damaged += 1
                 del found[path.name]
-            elif now - path.stat().st_mtime > WRITING_SECONDS:
+            elif time.time() - path.stat().st_mtime > WRITING_SECONDS:
                 found[path.name] = digest
     if damaged:
         warnings.warn(

@@ -79,7 +79,7 @@ def saved(tmp_path):
     [
         ({"schema": 2}, "written by Carom 0.9 or older; fit the recording again"),
         ({"schema": 4}, "written by another version"),
-        ({"schema": True}, "written by another version"),
+        ({"schema": None}, "written by another version"),
         ({"kind": "contact-resnt"}, "did you mean contact-resnet"),
         ({"kind": ["resnet"]}, "no usable entry kind"),
         ({"step_size": 0}, "positive number"),
