@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from carom.data.io.toml_table import TomlTable, as_written
 from carom.data.io.toml_file import parse_toml, read_toml_text
+from carom.data.io.toml_table import TomlTable, as_written
 from carom.errors import MAXIMUM_SEED
 from carom.storage.input_file import complaint, suggestion
 from carom.sweeps.cluster_options import CLUSTER_KEYS, ClusterOptions, read_cluster

@@ -105,16 +105,14 @@ def role_of(name: str) -> Role:
     leading = {word for place, word in enumerate(words) if len(word) > 1 or place == 0}
     if not words:
         return "other"
-    for role, found, known in (
+    known: tuple[tuple[Role, Iterable[str], Iterable[str]], ...] = (
         ("time", leading, _TIME),
         ("touch", leading, _TOUCH),
         ("other", leading, _OTHER),
         ("velocity", words, {*_VELOCITY, *_VELOCITY_AXES}),
         ("position", words, {*_POSITION, *_AXES}),
-    ):
-        if known.intersection(found):
-            return role
-    return "unknown"
+    )
+    return next((role for role, found, meant in known if {*meant}.intersection(found)), "unknown")
 
 
 def coordinate_of(name: str) -> Coordinate:
@@ -200,19 +198,17 @@ class _Guesser:
         touch = self._touch(bodies)
         self.remarks.setdefault("columns.position", "GUESS, by their names")
         chosen = tuple(coordinate.name for coordinate in position)
-        channels: tuple[tuple[Channel, Iterable[str]], ...] = (("position", chosen), ("velocity", velocity))
-        missing = tuple(
-            channel
-            for channel, names in channels
-            if any(np.isnan(self.numbers[name]).any() for name in names)
-        )
-        if missing:
-            self.remarks["sampling.missing"] = "some cells are empty"
+        channels: dict[Channel, tuple[str, ...]] = {"position": chosen, "velocity": velocity}
+        missing: list[Channel] = []
+        for channel, names in channels.items():
+            if any(np.isnan(self.numbers[name]).any() for name in names):
+                missing.append(channel)
+                self.remarks["sampling.missing"] = "some cells are empty"
         columns = Columns(chosen, velocity, touch, time or STANDARD_TIME, run)
         for name in self.numbers.keys() - {*columns.numbers}:
             self.unused.setdefault(name, "not a coordinate, by its name")
         unused = {name: self.unused[name] for name in self.roles if name in self.unused}
-        return ColumnGuess(columns, bodies, dimension, step_size, missing, self.remarks, unused)
+        return ColumnGuess(columns, bodies, dimension, step_size, tuple(missing), self.remarks, unused)
 
     def _named(self, role: Role) -> list[str]:
         return [name for name in self.numbers if self.roles[name] == role]

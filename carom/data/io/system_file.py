@@ -9,9 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args
-
-from pydantic import Field
+from typing import Any, get_args
 
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
@@ -29,44 +27,54 @@ MAXIMUM_COORDINATES = 4096
 MAXIMUM_CANDIDATES = 4096
 """The most walls, and the most pairs."""
 
-Count = Annotated[
-    toml.Whole,
-    Field(ge=1, le=MAXIMUM_COORDINATES),
-    toml.Allowed(f"a whole number from 1 to {MAXIMUM_COORDINATES}"),
-]
-Fraction = Annotated[
-    toml.Number, Field(ge=0, le=1), toml.Allowed("a finite number from 0 (no bounce) to 1 (elastic)")
-]
-Friction = Annotated[toml.Number, Field(ge=0), toml.Allowed("a finite number of at least 0 (no friction)")]
-Masses = Annotated[
-    tuple[toml.Positive, ...], Field(fail_fast=True), toml.Allowed("a list of finite numbers greater than 0")
-]
-Rows = Annotated[tuple[toml.Numbers, ...], Field(fail_fast=True), toml.Allowed("a list of rows of finite numbers")]
-Channels = Annotated[
-    tuple[Channel, ...], Field(fail_fast=True), toml.Allowed('a list of "position", "velocity" or both')
-]
+_COUNT = f"a whole number from 1 to {MAXIMUM_COORDINATES}"
+_COLUMN, _COLUMNS = "the name of a column in quotes", 'a list of columns such as ["q1"]'
 
 
 class SystemTable(toml.TomlTable):
     """`[system]`: the fields of a scene but for its contacts, under the same names."""
 
-    bodies: Count = toml.key("number of bodies")
-    dimension: Count = toml.key("coordinates per body")
-    masses: Masses = toml.key("one per body; only ratios matter for the motion", ())
-    restitution: Fraction = toml.key("speed kept by a bounce: 0 none, 1 all", 1.0)
-    friction: Friction = toml.key("Coulomb's coefficient of all contacts", 0.0)
-    velocity_grid: VelocityGrid = toml.key('"half": second order; "sample": used as recorded', "half")
-    projection: Projection = toml.key('of overlaps: "none", "inverse_mass", "reference_point"', "none")
-    reference: Rows = toml.key("where bodies of a pair meet", ())
+    bodies: toml.Whole = toml.key("number of bodies", _COUNT, ge=1, le=MAXIMUM_COORDINATES)
+    dimension: toml.Whole = toml.key("coordinates per body", _COUNT, ge=1, le=MAXIMUM_COORDINATES)
+    masses: tuple[toml.Positive, ...] = toml.key(
+        "one per body; only ratios matter for the motion",
+        "a list of finite numbers greater than 0, one per body",
+        (),
+    )
+    restitution: toml.Number = toml.key(
+        "speed kept by a bounce: 0 none, 1 all",
+        "a finite number from 0 (no bounce) to 1 (elastic)",
+        1.0,
+        ge=0,
+        le=1,
+    )
+    friction: toml.Number = toml.key(
+        "Coulomb's coefficient of all contacts", "a finite number of at least 0 (no friction)", 0.0, ge=0
+    )
+    velocity_grid: VelocityGrid = toml.key(
+        '"half": second order; "sample": used as recorded', toml.one_of(VelocityGrid), "half"
+    )
+    projection: Projection = toml.key(
+        'of overlaps: "none", "inverse_mass", "reference_point"', toml.one_of(Projection), "none"
+    )
+    reference: tuple[toml.Numbers, ...] = toml.key(
+        "where bodies of a pair meet", "a list of positions, one per body", ()
+    )
 
 
 class WallTable(toml.TomlTable):
     """`[[wall]]`: a plane that one body may touch."""
 
-    body: toml.Whole = toml.key("which body may touch it")
-    normal: toml.Numbers = toml.key("direction from the wall to the body, of length 1")
-    offset: toml.Number = toml.key("the gap is normal · position − offset", 0.0)
-    edges: Rows = toml.key("where it ends: normals and offsets of planes that it lies behind", ())
+    body: toml.Whole = toml.key("which body may touch it", "the number of a body")
+    normal: toml.Numbers = toml.key(
+        "direction from the wall to the body, of length 1", "a list of finite numbers, one per dimension"
+    )
+    offset: toml.Number = toml.key("the gap is normal · position − offset", "a finite number", 0.0)
+    edges: tuple[toml.Numbers, ...] = toml.key(
+        "where it ends: normals and offsets of planes that it lies behind",
+        "a list of rows of finite numbers, each a normal and an offset",
+        (),
+    )
 
     @property
     def candidate(self) -> Wall:
@@ -76,9 +84,11 @@ class WallTable(toml.TomlTable):
 class PairTable(toml.TomlTable):
     """`[[pair]]`: two bodies that may touch."""
 
-    first: toml.Whole = toml.key("in one dimension, the body with the greater coordinate")
-    second: toml.Whole = toml.key("the other body")
-    offset: toml.Number = toml.key("distance at contact, the sum of the radii", 0.0)
+    first: toml.Whole = toml.key(
+        "in one dimension, the body with the greater coordinate", "the number of a body"
+    )
+    second: toml.Whole = toml.key("the other body", "the number of a body")
+    offset: toml.Number = toml.key("distance at contact, the sum of the radii", "a finite number", 0.0)
 
     @property
     def candidate(self) -> Pair:
@@ -88,18 +98,22 @@ class PairTable(toml.TomlTable):
 class ColumnsTable(toml.TomlTable):
     """`[columns]`: what a recording's columns are called, where that is not as Carom writes them."""
 
-    run: toml.Name | None = toml.key("which run a row belongs to", None)
-    time: toml.Name = toml.key("in seconds", STANDARD_TIME)
-    position: toml.Names = toml.key("coordinates of body 1, then of body 2 …", ())
-    velocity: toml.Names | None = toml.key("in the same order; [] for none", None)
-    touch: toml.Names | None = toml.key("one per body, 0 or 1; [] for none", None)
+    run: toml.Name | None = toml.key("which run a row belongs to", _COLUMN, None)
+    time: toml.Name = toml.key("in seconds", _COLUMN, STANDARD_TIME)
+    position: toml.Names = toml.key("coordinates of body 1, then of body 2 …", _COLUMNS, ())
+    velocity: toml.Names | None = toml.key("in the same order; [] for none", _COLUMNS, None)
+    touch: toml.Names | None = toml.key("one per body, 0 or 1; [] for none", _COLUMNS, None)
 
 
 class SamplingTable(toml.TomlTable):
     """`[sampling]`: the time between samples, and what may be missing."""
 
-    step_size: toml.Positive | None = toml.key("seconds between samples, if there are no times", None)
-    missing: Channels = toml.key("channels whose cells may be empty or nan", ())
+    step_size: toml.Positive | None = toml.key(
+        "seconds between samples, if there are no times", "a finite number of seconds greater than 0", None
+    )
+    missing: tuple[Channel, ...] = toml.key(
+        "channels whose cells may be empty or nan", 'a list of "position", "velocity" or both', ()
+    )
 
 
 class Learn(toml.TomlTable):
@@ -113,10 +127,14 @@ class Learn(toml.TomlTable):
         gap: whether the positions of walls and the distances at which bodies touch are estimated.
     """
 
-    masses: toml.Flag = toml.key("estimate the masses, starting from those above", False)
-    damping: toml.Flag = toml.key("estimate a damping of all velocities", False)
-    restitution: RestitutionKind = toml.key('"fixed" as above, or estimated: "constant", "speed"', "fixed")
-    gap: toml.Flag = toml.key("estimate where walls are and at which distance bodies touch", True)
+    masses: toml.Flag = toml.key("estimate the masses, starting from those above", "true or false", False)
+    damping: toml.Flag = toml.key("estimate a damping of all velocities", "true or false", False)
+    restitution: RestitutionKind = toml.key(
+        '"fixed" as above, or estimated: "constant", "speed"', toml.one_of(RestitutionKind), "fixed"
+    )
+    gap: toml.Flag = toml.key(
+        "estimate where walls are and at which distance bodies touch", "true or false", True
+    )
 
 
 class Document(toml.TomlTable):
@@ -358,7 +376,8 @@ def _contacts(scene: Scene, remarks: Mapping[str, str]) -> Iterator[Sequence[str
     def pair(pair: Pair) -> dict[str, Any]:
         return {"first": pair.first + 1, "second": pair.second + 1, "offset": pair.offset}
 
-    walls, pairs = scene.geometry.walls, scene.geometry.pairs
+    walls = [candidate for candidate in scene.candidates if isinstance(candidate, Wall)]
+    pairs = [candidate for candidate in scene.candidates if isinstance(candidate, Pair)]
     for number, one in enumerate(walls, start=1):
         yield toml.format_table("wall", WallTable, wall(one), number=number, remarks=remarks)
     if not walls:
