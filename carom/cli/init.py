@@ -46,13 +46,7 @@ def init(
         raise complaint(recording, "this is a system file; a recording ends in .csv, .parquet or .npz")
     require_output(out, overwrite=overwrite)
     inferred = infer_system(recording)
-    write_system_file(
-        inferred.system_file,
-        out,
-        remarks=inferred.remarks,
-        unused=inferred.columns.unused,
-        found_step=inferred.recording.step_size,
-    )
+    write_system_file(inferred.system_file, out)
     command = _next_command(inferred, recording, out)
     if not json:
         _print_sentences(inferred, recording, out)

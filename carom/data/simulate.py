@@ -74,7 +74,7 @@ def simulate(
         reason = (str(error).splitlines() or ["unknown"])[0].rstrip(".")
         problem = f"The motion cannot be computed ({reason}); choose fewer or smaller steps."
         raise InputError(problem) from error
-    for run in recording.runs:
-        if not (np.isfinite(run.position).all() and np.isfinite(run.velocity).all()):
-            raise InputError("The motion leaves all bounds; choose smaller numbers or fewer steps.")
+    channels = [channel for run in recording.runs for channel in (run.position, run.velocity)]
+    if not all(np.isfinite(channel).all() for channel in channels if channel is not None):
+        raise InputError("The motion leaves all bounds; choose smaller numbers or fewer steps.")
     return recording

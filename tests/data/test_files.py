@@ -215,13 +215,13 @@ def test_durations_in_parquet_are_seconds(unit: str, tmp_path: Path):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_many_columns_take_linear_time(suffix: str, tmp_path: Path):
-    """The largest system with all its channels: 12,290 columns. Measured: 0.4 s to 1.7 s."""
-    values = np.random.default_rng(0).normal(size=(2, 4, 4096, 1))
+    """6,146 columns; twice as many, the largest system with all its channels, take 0.4 s to 1.7 s."""
+    values = np.random.default_rng(0).normal(size=(2, 4, 2048, 1))
     run = Run(np.arange(4.0), *values, touch=values[0, ..., 0] > 0)
     write_recording(Recording((run,), 1.0), tmp_path / f"wide.{suffix}")
     began = process_time()
     assert_identical(read_recording(tmp_path / f"wide.{suffix}"), Recording((run,), 1.0))
-    assert process_time() - began < 8
+    assert process_time() - began < 3
 
 
 def test_single_samples_have_no_steps_that_could_vary():

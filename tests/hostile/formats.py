@@ -26,7 +26,7 @@ from carom.data import (
     write_recording,
 )
 from carom.data.io.column_guess import guess_columns
-from carom.data.io.system_file import format_system_file
+from carom.data.io.system_file import Comments, format_system_file
 from carom.estimation.detection.scene_inference import guess_contacts
 from carom.fits import load_run, noise_in, save_model
 from carom.fits.fit_directory import ALTERNATIVES, HISTORY, MODEL, MOTIONS, RECORDING
@@ -126,11 +126,9 @@ def read_as_recording(suffix: str) -> Callable[[Path], object]:
             path, columns=guess.columns, scene=bare, step_size=guess.step_size, missing=guess.missing
         )
         found = guess_contacts(data)
-        format_system_file(
-            SystemFile(Scene(data.bodies, data.dimension, found.candidates), guess.columns),
-            remarks=guess.remarks,
-            unused=guess.unused,
-        )
+        comments = Comments(guess.remarks, guess.unused)
+        scene = Scene(data.bodies, data.dimension, found.candidates)
+        format_system_file(SystemFile(scene, guess.columns, comments=comments))
         if len(errors) == 2:
             raise errors[0]
 

@@ -149,6 +149,22 @@ class Document(toml.TomlTable):
 
 
 @dataclass(frozen=True)
+class Comments:
+    """What to add to the comments of a system file that is written.
+
+    Arguments:
+        remarks: such as that a value is a guess, by table and key: "learn.masses"; "wall.1" is for the first
+            wall as a whole.
+        unused: columns of the recording that are left out, with the reason.
+        found_step: the step of its times, which is shown where no other is stated.
+    """
+
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    unused: Mapping[str, str] = field(default_factory=dict)
+    found_step: float | None = None
+
+
+@dataclass(frozen=True)
 class SystemFile:
     """The content of a system file.
 
@@ -158,6 +174,7 @@ class SystemFile:
         step_size: time between samples in seconds, for recordings without times.
         learn: what is estimated besides the forces.
         missing: channels whose cells may be empty or nan, "position" or "velocity" or both.
+        comments: for people; not read again.
 
     Example:
         >>> SystemFile(Scene(bodies=1, dimension=1)).learn
@@ -169,6 +186,7 @@ class SystemFile:
     step_size: float | None = None
     learn: Learn = field(default_factory=Learn)
     missing: tuple[Channel, ...] = ()
+    comments: Comments = field(default_factory=Comments, compare=False)
 
 
 def read_system_file(path: str | os.PathLike[str]) -> SystemFile:
@@ -204,22 +222,9 @@ def read_described(path: Path, system: Path | None = None) -> tuple[Recording, S
     return recording, content
 
 
-def write_system_file(
-    system_file: SystemFile,
-    path: str | os.PathLike[str],
-    *,
-    remarks: Mapping[str, str] | None = None,
-    unused: Mapping[str, str] | None = None,
-    found_step: float | None = None,
-) -> None:
-    """Write a system file with a comment at every key, whole or not at all.
-
-    Arguments:
-        path: a TOML file, replaced if it exists.
-        system_file, remarks, unused, found_step: as for `format_system_file`.
-    """
-    path = Path(path)
-    text = format_system_file(system_file, remarks=remarks, unused=unused, found_step=found_step)
+def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> None:
+    """Write a system file with a comment at every key, whole or not at all; an existing file is replaced."""
+    path, text = Path(path), format_system_file(system_file)
     parse_system_file(path, text)  # what could not be read again, such as an infinite offset, is refused now
     with atomic_write(path) as temporary:
         temporary.write_bytes(text.encode())
@@ -322,45 +327,24 @@ def _require_consistent(path: Path, document: Document) -> None:
             table.require_count(key, names[key], count, f"names, one per {per}")
 
 
-def format_system_file(
-    system_file: SystemFile,
-    *,
-    remarks: Mapping[str, str] | None = None,
-    unused: Mapping[str, str] | None = None,
-    found_step: float | None = None,
-) -> str:
-    """The text of a system file. What could be added stands there as a comment.
-
-    Arguments:
-        system_file: the content.
-        remarks: what to add to a comment, such as that a value is a guess, by table and key: "learn.masses";
-            "wall.1" is for the first wall as a whole.
-        unused: columns of the recording that are left out, with the reason.
-        found_step: the step of its times, which is shown where no other is stated.
-    """
-    scene, remarks = system_file.scene, remarks or {}
+def format_system_file(system_file: SystemFile) -> str:
+    """The text of a system file. What could be added stands there as a comment."""
+    scene, comments = system_file.scene, system_file.comments
+    remarks = comments.remarks
     system = {name: getattr(scene, name) for name in SystemTable.model_fields}
     if scene.projection != "reference_point":
         del system["reference"]
     columns = {} if system_file.columns is None else vars(system_file.columns)
-    standard = vars(standard_columns(scene.bodies, scene.dimension))
+    examples = {} if columns else vars(standard_columns(scene.bodies, scene.dimension))
+    sampling = {"step_size": system_file.step_size, "missing": system_file.missing or None}
+    unstated = {"step_size": comments.found_step or 0.02, "missing": get_args(Channel)}
+    unused = [f"# not used: {toml.toml_value(name)}: {why}" for name, why in comments.unused.items()]
     tables = [
         ["# What is known of this system. Bodies are counted from 1, like the columns."],
         toml.format_table("system", SystemTable, system, remarks=remarks),
         *_contacts(scene, remarks),
-        [
-            *toml.format_table(
-                "columns", ColumnsTable, columns, examples={} if columns else standard, remarks=remarks
-            ),
-            *(f"# not used: {toml.toml_value(name)}: {reason}" for name, reason in (unused or {}).items()),
-        ],
-        toml.format_table(
-            "sampling",
-            SamplingTable,
-            {"step_size": system_file.step_size, "missing": system_file.missing or None},
-            examples={"step_size": found_step or 0.02, "missing": get_args(Channel)},
-            remarks=remarks,
-        ),
+        toml.format_table("columns", ColumnsTable, columns, examples=examples, remarks=remarks) + unused,
+        toml.format_table("sampling", SamplingTable, sampling, examples=unstated, remarks=remarks),
         toml.format_table("learn", Learn, dict(system_file.learn), remarks=remarks),
     ]
     return "\n\n".join("\n".join(table) for table in tables) + "\n"
@@ -368,22 +352,20 @@ def format_system_file(
 
 def _contacts(scene: Scene, remarks: Mapping[str, str]) -> Iterator[Sequence[str]]:
     """The tables [[wall]] and [[pair]]; where there are none, a commented example of each."""
-
-    def wall(wall: Wall) -> dict[str, Any]:
-        edges = [(*normal, offset) for normal, offset in wall.edges] or None
-        return {"body": wall.body + 1, "normal": wall.normal, "offset": wall.offset, "edges": edges}
-
-    def pair(pair: Pair) -> dict[str, Any]:
-        return {"first": pair.first + 1, "second": pair.second + 1, "offset": pair.offset}
-
-    walls = [candidate for candidate in scene.candidates if isinstance(candidate, Wall)]
-    pairs = [candidate for candidate in scene.candidates if isinstance(candidate, Pair)]
-    for number, one in enumerate(walls, start=1):
-        yield toml.format_table("wall", WallTable, wall(one), number=number, remarks=remarks)
-    if not walls:
-        example = Wall(0, (1.0,) + (0.0,) * (scene.dimension - 1))
-        yield toml.format_table("wall", WallTable, {}, examples=wall(example), number=1)
-    for number, one in enumerate(pairs, start=1):
-        yield toml.format_table("pair", PairTable, pair(one), number=number, remarks=remarks)
-    if not pairs and scene.bodies > 1:
-        yield toml.format_table("pair", PairTable, {}, examples=pair(Pair(0, 1)), number=1)
+    walls, pairs = [], []
+    for candidate in scene.candidates:
+        if isinstance(candidate, Pair):
+            pairs.append(vars(candidate) | {"first": candidate.first + 1, "second": candidate.second + 1})
+        else:
+            edges = [(*normal, offset) for normal, offset in candidate.edges]
+            walls.append(vars(candidate) | {"body": candidate.body + 1, "edges": edges or None})
+    example_wall = {"body": 1, "normal": (1.0,) + (0.0,) * (scene.dimension - 1), "offset": 0.0}
+    example_pair = {"first": 1, "second": 2, "offset": 0.0} if scene.bodies > 1 else None
+    for name, declaration, contacts, example in (
+        ("wall", WallTable, walls, example_wall),
+        ("pair", PairTable, pairs, example_pair),
+    ):
+        for number, values in enumerate(contacts, start=1):
+            yield toml.format_table(name, declaration, values, number=number, remarks=remarks)
+        if not contacts and example:
+            yield toml.format_table(name, declaration, {}, examples=example, number=1)

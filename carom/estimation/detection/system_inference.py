@@ -5,6 +5,7 @@ from pathlib import Path
 
 from carom.data import Learn, Recording, SystemFile, read_recording
 from carom.data.io.column_guess import ColumnGuess, guess_columns
+from carom.data.io.system_file import Comments
 from carom.estimation.detection.scene_inference import ContactGuess, guess_contacts
 from carom.mechanics import Candidate, Pair, Scene, Wall
 
@@ -17,15 +18,13 @@ class InferredSystem:
         recording: what was read.
         columns: what its columns seem to mean.
         contacts: what seems to touch.
-        system_file: the same as the content of a system file, rounded.
-        remarks: which values are guesses, and why, by table and key of the file.
+        system_file: the same as the content of a system file, rounded, with remarks on what is a guess.
     """
 
     recording: Recording
     columns: ColumnGuess
     contacts: ContactGuess
     system_file: SystemFile
-    remarks: dict[str, str]
 
     def count(self, kind: type[Candidate]) -> int:
         """Number of walls, or of pairs that touch."""
@@ -58,13 +57,10 @@ def infer_system(path: Path) -> InferredSystem:
     )
     pairs = any(isinstance(candidate, Pair) for candidate in contacts.candidates)
     learn = Learn(restitution="constant" if contacts.candidates else "fixed", masses=pairs)
-    return InferredSystem(
-        recording,
-        columns,
-        contacts,
-        SystemFile(scene, columns.columns, columns.step_size, learn, columns.missing),
-        columns.remarks | _remarks(recording, columns, contacts, pairs=pairs),
-    )
+    remarks = columns.remarks | _remarks(recording, columns, contacts, pairs=pairs)
+    comments = Comments(remarks, columns.unused, recording.step_size)
+    content = SystemFile(scene, columns.columns, columns.step_size, learn, columns.missing, comments)
+    return InferredSystem(recording, columns, contacts, content)
 
 
 def _rounded(value: float, digits: int) -> float:
