@@ -1,6 +1,5 @@
 """Results on disk: what is written is read, and what was changed is refused by name."""
 
-import json
 import zipfile
 
 import numpy as np
