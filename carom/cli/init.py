@@ -90,7 +90,7 @@ def init(
         found_step=data.step_size,
     )
     touch = " --touch imperfect" if columns.touch and scene.contacts else ""
-    blind = f" --blind {contacts.blind}" if contacts.blind else ""
+    blind = f" --mask {contacts.blind}" if contacts.blind else ""
     command = f"carom fit {recording}{touch}{blind} --hold-out 0.2 --out runs/{recording.stem}"
     if out != recording.with_suffix(".toml"):
         command += f" --system {out}"
@@ -120,7 +120,7 @@ def init(
     )
     if contacts.blind:
         print(
-            f"Contacts seem to last for several samples; --blind {contacts.blind} hides so many either side "
+            f"Contacts seem to last for several samples; --mask {contacts.blind} hides so many either side "
             "of each impact from the fit."
         )
     if "time" in guess.remarks and "not seconds" in guess.remarks["time"]:

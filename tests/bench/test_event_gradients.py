@@ -1,4 +1,4 @@
-"""The learning task shared with torchdiffeq: the gradient steps of both are the same, and lead to the truth."""
+"""The learning task shared with torchdiffeq: both take the same gradient steps, and these lead to the truth."""
 
 import jax.numpy as jnp
 import numpy as np
