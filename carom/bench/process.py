@@ -89,6 +89,7 @@ def measure_forecasts(
 
     The many start at fractions of `start` from a half to one, so that no two are the same.
     """
+    # Weights are in single precision, and so must states be.
     one = _single(start)
     scale = jnp.linspace(0.5, 1.0, many)[:, None, None]
     starts = State(scale * one.position[None], scale * one.velocity[None])
@@ -108,6 +109,7 @@ def measure_forecasts(
 
 def _first_and_best(run: Callable[[], object], repeats: int) -> tuple[float, float, float]:
     """Seconds of the first run, the least seconds of the others, and their least CPU-seconds."""
+    # The best, not the mean: machines are shared, and other work only adds time.
     walls, cpus = [], []
     for _ in range(repeats + 1):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -128,8 +130,9 @@ def _peak_memory() -> float | None:
         return float(statistics["peak_bytes_in_use"])
     if sys.platform == "win32":
         return None
-    import resource
+    import resource  # not on Windows
 
+    # In bytes on macOS, in kilobytes on Linux.
     unit = 1 if sys.platform == "darwin" else 1024
     return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 

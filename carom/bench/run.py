@@ -102,6 +102,7 @@ def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
 
 def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], float]:
     """The report of a fresh process on a case, and the seconds from its start to its end."""
+    # A new process, because JAX keeps compiled programs in memory.
     command = [sys.executable, "-m", "carom.bench.process", case, *(["quick"] if quick else [])]
     started = time.perf_counter()
     done = subprocess.run(
@@ -120,7 +121,7 @@ def read_bench(path: Path) -> Document:
     try:
         content = path.read_bytes()
         TypeAdapter(_Stored).validate_json(content)
-        return json.loads(content)
+        return json.loads(content)  # with what comparisons do not read
     except (OSError, ValidationError):
         problem = "this is not what `carom bench` writes, or of another version"
         raise complaint(path, f"{problem}; make one with `carom bench --out`") from None
@@ -165,6 +166,7 @@ def _improvement(name: str, value: float, before: float) -> float | None:
 
 
 def _processor() -> str:
+    # On Linux `platform.processor()` gives the architecture only, or nothing.
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text().splitlines():

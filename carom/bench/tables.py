@@ -59,6 +59,7 @@ def describe_forecasts(document: Document) -> str:
 def _model_row(row: dict[str, Any]) -> tuple[str, ...]:
     figures = row["figures"]
     rate, reference = figures.get("training_steps_per_cpu_second"), row.get("reference")
+    # Of training and forecasts together.
     compiled = [
         sum(value for name, value in figures.items() if name.startswith(state) and "compile" in name)
         for state in ("cold", "warm")

@@ -54,7 +54,6 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
     row: Row = {
         "run": fit.name,
         "recording": fit.recording.name,
-        "varied": {name: list(v) if isinstance(v, tuple) else v for name, v in fit.varied.items()},
         "error": None,
         "numbers": {},
         "reason": reason,
@@ -65,6 +64,7 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
         row["numbers"] = {name: x if x is None or math.isfinite(x) else None for name, x in numbers.items()}
         if finished.split.held_out:
             error = score_held_out(finished.model, finished.split.held_out, noise=noise_in(finished.notes))
+            # JSON has no infinity.
             row |= {"error": error} if math.isfinite(error) else {"reason": "The forecast diverged."}
     return row
 
@@ -84,7 +84,7 @@ def _make(fit: SweepFit, directory: Path, progress: ProgressCallback) -> str:
             # A worker that was given up for lost may still be at it; its result will do.
             time.sleep(POLL_SECONDS)
         except (DataChangedError, OSError):
-            raise
+            raise  # no result: another machine, or the user, can help
         except InputError as error:
             if isinstance(error.__cause__, OSError):
                 raise
