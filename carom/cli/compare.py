@@ -9,7 +9,7 @@ import tyro
 
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
-from carom.data.io.described import read_described
+from carom.data import read_described
 from carom.data.io.tables import MAXIMUM_BYTES
 from carom.errors import require_range, require_seed
 from carom.estimation import LatentSettings

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from carom.cli.output import print_json, print_table, progress
-from carom.data.io.described import read_described
+from carom.data import read_described
 from carom.digits import mean_and_error, to_error
 from carom.estimation import LatentFit, Parameter
 from carom.evaluation import paper_rmse, score_held_out

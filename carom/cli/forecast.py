@@ -12,9 +12,8 @@ import tyro
 
 from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, state_from_numbers
 from carom.cli.output import print_json
-from carom.data import Recording, Run, read_recording, write_recording
+from carom.data import Recording, Run, read_described, read_recording, write_recording
 from carom.data.io.columns import standard_columns
-from carom.data.io.described import read_described
 from carom.errors import InputError, require_range, require_seed
 from carom.estimation import BandedForecast, forecast_after, forecast_from
 from carom.estimation.parameters.sharing import contact_name

@@ -7,7 +7,7 @@ import tyro
 
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
-from carom.data.io.described import read_described
+from carom.data import read_described
 from carom.errors import InputError, require_range, require_seed
 from carom.plotting.pictures import save_picture
 from carom.plotting.scene_pictures import draw_run, write_run_animation

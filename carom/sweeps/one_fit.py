@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from carom.data.io.described import read_described
+from carom.data import read_described
 from carom.errors import InputError
 from carom.evaluation import score_held_out
 from carom.execution.executor import ProgressCallback

@@ -8,8 +8,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from carom.data import Recording, SystemFile
-from carom.data.io.described import read_described
+from carom.data import Recording, SystemFile, read_described
 from carom.errors import InputError
 from carom.fits import recording_hash
 from carom.fits.options import FitOptions

@@ -92,7 +92,7 @@ class Range:
 def _value(kind: Any) -> tuple[Any, str]:
     """The type of a value of an option for Pydantic, and the same in words."""
     if get_origin(kind) is Literal:
-        return kind, "one of " + ", ".join(f'"{word}"' for word in get_args(kind))
+        return kind, toml.one_of(kind)
     if get_origin(kind) is tuple:
         inner, words = _value(get_args(kind)[0])
         return Annotated[tuple[inner, ...], AfterValidator(_distinct)], f"a list, each {words}"

@@ -1,4 +1,4 @@
-"""The learning task shared with torchdiffeq: both take the same gradient steps, and these lead to the truth."""
+"""The task shared with torchdiffeq: both take the same gradient steps, and these lead to the truth."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -73,12 +73,12 @@ def test_touch_tells_the_number_of_bodies(tmp_path):
 def test_times_without_a_name_and_none_at_all(tmp_path):
     rising = guess_columns(write(tmp_path / "a.csv", ("clock", "x"), (TIME, PATH[:, 0])))
     assert rising.columns.time == "clock"
-    assert "GUESS" in rising.remarks["time"]
+    assert "GUESS" in rising.remarks["columns.time"]
     none = guess_columns(write(tmp_path / "b.csv", ("x", "y"), PATH.T[:2]))
     assert none.step_size == 1.0
-    assert "GUESS" in none.remarks["step_size"]
+    assert "GUESS" in none.remarks["sampling.step_size"]
     thousandths = guess_columns(write(tmp_path / "c.csv", ("time_ms", "x"), (1000 * TIME, PATH[:, 0])))
-    assert "ms" in thousandths.remarks["time"]
+    assert "ms" in thousandths.remarks["columns.time"]
 
 
 def test_runs_missing_values_and_columns_of_words(tmp_path):

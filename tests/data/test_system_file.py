@@ -168,7 +168,7 @@ def test_reading_gives_what_was_written(data: st.DataObject, tmp_path_factory):
         scene,
         data.draw(st.sampled_from([None, columns])),
         data.draw(st.none() | st.floats(5e-324, 1e308)),
-        Learn(data.draw(st.booleans()), data.draw(st.booleans())),
+        Learn(masses=data.draw(st.booleans()), damping=data.draw(st.booleans())),
         data.draw(st.sampled_from([(), ("velocity",), ("position", "velocity")])),
     )
     path = tmp_path_factory.mktemp("round") / "ball.toml"

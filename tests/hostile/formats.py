@@ -142,9 +142,10 @@ def read_as_recording(suffix: str) -> Callable[[Path], object]:
 
 def system_files(_: Path) -> list[bytes]:
     columns = Columns(("x_a", "y_a", "x_b", "y_b"), ("v", "w", "vb", "wb"), ("hit", "hit_b"), "s", "trial")
+    learn = Learn(masses=True, damping=True, restitution="speed", gap=False)
     good = (
         SystemFile(BALL),
-        SystemFile(PLANE, columns, 0.1, Learn(True, True, "speed", False), ("velocity",)),
+        SystemFile(PLANE, columns, 0.1, learn, ("velocity",)),
         SystemFile(Scene(2, 1, (Pair(0, 1),), projection="reference_point", reference=((0.0,), (0.5,)))),
     )
     return [format_system_file(one).encode() for one in good]

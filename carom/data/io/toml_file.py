@@ -1,8 +1,8 @@
 """TOML files that users write: declared once as Pydantic models, read, checked, and written with comments.
 
-A file is a model whose fields are its tables; a table is a model whose fields are its keys. Each key states its
-type and bounds, a comment for people, and in words what may be written. Everything else follows from that:
-reading, the sentence for whatever is wrong, and the text.
+A file is a model whose fields are its tables; a table is a model whose fields are its keys. Each key states
+its type and bounds, a comment for people, and in words what may be written. Everything else follows from
+that: reading, the sentence for whatever is wrong, and the text.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic_core import ErrorDetails
 
 from carom.errors import InputError
@@ -24,15 +24,15 @@ _MAXIMUM_DOTS = 200
 # A dot that is not the only one of a number. Python's parser takes quadratic time for keys such as a.a.a.a…
 _DOT_OF_KEY = re.compile(r"(?<![0-9])\.|\.(?![0-9])|\.[0-9]+(?=\.)")
 
-# Scalars are strict, or true would be read as 1 and "2" as 2; containers are not, as TOML has lists for tuples.
+# Scalars are strict, or true would be read as 1; containers are not, as TOML has lists for tuples.
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Flag = Annotated[bool, Strict()]
 Name = Annotated[str, Strict(), Field(min_length=1)]
-# A list with a hundred thousand wrong entries needs one error, not as many.
 Positive = Annotated[Number, Field(gt=0)]
-Numbers = Annotated[tuple[Number, ...], FailFast()]
-Names = Annotated[tuple[Name, ...], FailFast()]
+# A list with a hundred thousand wrong entries needs one error, not as many.
+Numbers = Annotated[tuple[Number, ...], Field(fail_fast=True)]
+Names = Annotated[tuple[Name, ...], Field(fail_fast=True)]
 
 
 class TomlTable(BaseModel):
