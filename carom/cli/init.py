@@ -77,7 +77,7 @@ def _next_command(inferred: InferredSystem, recording: Path, out: Path) -> str:
     if inferred.columns.columns.touch and inferred.contacts.candidates:
         words += ["--touch", "imperfect"]
     if inferred.contacts.blind:
-        words += ["--blind", str(inferred.contacts.blind)]
+        words += ["--mask", str(inferred.contacts.blind)]
     words += ["--hold-out", "0.2", "--out", f"runs/{recording.stem}"]
     if out != recording.with_suffix(".toml"):
         words += ["--system", str(out)]
@@ -96,7 +96,7 @@ def _print_sentences(inferred: InferredSystem, recording: Path, out: Path) -> No
     )
     if contacts.blind:
         print(
-            f"Contacts seem to last for several samples; --blind {contacts.blind} masks that many samples "
+            f"Contacts seem to last for several samples; --mask {contacts.blind} masks that many samples "
             "either side of each impact in the fit."
         )
     if "not seconds" in guess.remarks.get("columns.time", ""):

@@ -1,13 +1,13 @@
-"""What to know about each experiment: why a number does not come out, and what was tried.
+"""Remarks on each experiment: why a number is not reproduced, and what was tried.
 
-They stand on the page beside the tables, whatever seeds were run. Where a remark quotes a number that depends
-on them, it says which seeds gave it; those of `results/paper.json` are 200 to 219.
+They appear on the page beside the tables, whatever seeds were run. A remark that quotes a number says which
+seeds gave it; those of `results/paper.json` are 200 to 219.
 """
 
 _BALL = (
     "The ball's error is nearly a count: a first bounce one sample off puts the next ones three and five "
     "samples off, and costs about 3.8 (4.2 on the shorter recording of the table), whatever else is right. "
-    "Under “published” rounding decides for some seeds whether they slip: the ball of Figure 5 and the "
+    "Under “published” rounding decides for some seeds whether that happens: the ball of Figure 5 and the "
     "ablations “ℓ² 0.005” and “horizon 10” are the same training, and of seeds 200 to 219 they time every "
     "bounce right in 12, 10 and 11."
 )
@@ -37,20 +37,20 @@ REMARKS: dict[str, tuple[str, ...]] = {
     "ball-table": (
         _BALL,
         _TEXT,
-        "ResNetContact does not come out with seeds 200 to 219: its means and medians are above the bound "
+        "ResNetContact is not reproduced with seeds 200 to 219: its means and medians are above the bound "
         "under both protocols. Under “published” ResNet is above it in 18 of these 20 seeds, so that this is "
-        "not the work of a few that run away. Nothing of theirs was tuned: layers, rate and epochs are the "
+        "not due to a few that diverge. Nothing of theirs was tuned: layers, rate and epochs are the "
         "paper's or the published code's.",
     ),
     "inelastic-ball": (
         "The data are noise-free and the ball comes to rest near the end. Under “text” the learned force is "
-        "too weak near the top (about 7.5 N at 10 m), where the ball is only once: CD-Lagrange comes to the "
-        "first bounce six samples late in each of the seeds 200 to 219, and that makes most of the error. It "
-        "comes to rest as it should.",
+        "too weak near the top (about 7.5 N at 10 m), where the ball is only once: CD-Lagrange reaches the "
+        "floor six samples late in each of the seeds 200 to 219, and that makes most of the error. It comes "
+        "to rest as it should.",
     ),
     "inelastic-ball-0.8": (
         "The paper's text says e = 0.8, its caption 0.7; both are run and compared with the same printed "
-        "numbers. Under “published” CD-Lagrange comes nearer to them with e = 0.8.",
+        "numbers. Under “published” CD-Lagrange is nearer to them with e = 0.8.",
     ),
     "cradle": (
         "The published data exchange velocities one step after the gap has closed, with the gap tested "
@@ -62,7 +62,7 @@ REMARKS: dict[str, tuple[str, ...]] = {
     ),
     "cradle-table": (
         "Under “published” one seed of ResNet (8.21, of seeds 200 to 219) puts its mean above the bound; its "
-        "median is below the printed mean. Under “text” it runs away in free rollout in most seeds. Nothing "
+        "median is below the printed mean. Under “text” it diverges in free rollout in most seeds. Nothing "
         "was tuned: layers, rate and epochs are the published code's.",
     ),
     "damped-pendulum": (
@@ -75,7 +75,7 @@ REMARKS: dict[str, tuple[str, ...]] = {
         "rougher and the bounces are timed as well. Without touch the potential absorbs them either way.",
     ),
     "ablation-projection": (
-        "No mode wins by more than its standard error; the reference point, the paper's choice, is not "
+        "No mode is better by more than its standard error; the reference point, the paper's choice, is not "
         "better than none.",
     ),
     "ablation-horizon": (
