@@ -3,6 +3,7 @@ docstring. Python, TOML files, sweeps and the command line all read that one dec
 """
 
 import math
+import operator
 import types
 from dataclasses import fields
 from functools import cache
@@ -86,17 +87,19 @@ def documented_fields(declaration: type) -> dict[str, str]:
     return found
 
 
+_COMPARISONS = {
+    Gt: ("gt", operator.gt, "greater than"),
+    Ge: ("ge", operator.ge, "at least"),
+    Lt: ("lt", operator.lt, "less than"),
+    Le: ("le", operator.le, "at most"),
+}
+
+
 def _satisfies(value: Any, bound: Any) -> bool:
-    match bound:
-        case Gt(limit):
-            return value > limit  # pyright: ignore[reportOperatorIssue]
-        case Ge(limit):
-            return value >= limit  # pyright: ignore[reportOperatorIssue]
-        case Lt(limit):
-            return value < limit  # pyright: ignore[reportOperatorIssue]
-        case Le(limit):
-            return value <= limit  # pyright: ignore[reportOperatorIssue]
-    return True
+    if type(bound) not in _COMPARISONS:  # an annotation for somebody else, such as the command line
+        return True
+    attribute, holds, _ = _COMPARISONS[type(bound)]
+    return holds(value, getattr(bound, attribute))
 
 
 def _in_words(bounds: tuple[Any, ...]) -> str:
@@ -107,6 +110,5 @@ def _in_words(bounds: tuple[Any, ...]) -> str:
             return "be positive"
         case (Ge(0),):
             return "not be negative"
-    words = {Gt: "greater than", Ge: "at least", Lt: "less than", Le: "at most"}
-    limits = [f"{words[type(bound)]} {next(iter(vars(bound).values()))}" for bound in bounds]
-    return "be " + " and ".join(limits)
+    compared = [(bound, *_COMPARISONS[type(bound)]) for bound in bounds]
+    return "be " + " and ".join(f"{words} {getattr(bound, name)}" for bound, name, _, words in compared)

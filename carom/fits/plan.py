@@ -94,7 +94,7 @@ class FitPlan:
             checkpoints=new.checkpoints,
         )
         if progress is not None:
-            progress(1.0)
+            progress(1.0)  # the estimate of what is left is cautious
         if result.failed:
             new.discard_checkpoints()
             raise SettingsError(
@@ -119,6 +119,7 @@ class FitPlan:
             progress=progress,
             checkpoints=new.checkpoints,
         )
+        # Some members of an ensemble may diverge; the others are still an ensemble.
         succeeded = [number for number, one in enumerate(results) if not one.failed]
         if not succeeded:
             new.discard_checkpoints()
@@ -151,6 +152,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
         model_options = _model_options(chosen, path, learn)
     else:
         most = (max(len(run) for run in recording.runs) - 1) // 4
+        # Beyond that, a run with one impact would keep less than half of its samples.
         if chosen.mask > most:
             raise SettingsError(
                 f"`mask` must lie between 0 and {most} for this recording, not {chosen.mask}."
@@ -164,6 +166,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
                     "clearest of each are used.",
                 )
     split = hold_out(recording, options.hold_out)
+    # After the split: a recording of two runs may leave one for training.
     if isinstance(chosen, Settings):
         _require_learnable(options.learn, path, split.training, learn)
     names = description.columns.position if description.columns else ()

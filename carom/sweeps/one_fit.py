@@ -53,7 +53,6 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
     row: Row = {
         "run": fit.name,
         "recording": fit.recording.name,
-        "varied": {name: list(v) if isinstance(v, tuple) else v for name, v in fit.varied.items()},
         "error": None,
         "numbers": {},
         "reason": reason,
@@ -85,7 +84,7 @@ def _make(fit: SweepFit, directory: Path, progress: ProgressCallback) -> str:
             # A worker that was given up for lost may still be at it; its result will do.
             time.sleep(POLL_SECONDS)
         except (DataChangedError, OSError):
-            raise
+            raise  # no result: another machine, or the user, can help
         except InputError as error:
             if isinstance(error.__cause__, OSError):
                 raise

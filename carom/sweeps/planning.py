@@ -8,8 +8,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from carom.data import Recording, SystemFile
-from carom.data.io.described import read_described
+from carom.data import Recording, SystemFile, read_described
 from carom.errors import InputError
 from carom.fits import recording_hash
 from carom.fits.options import FitOptions
@@ -51,6 +50,7 @@ class Planner:
 
     def __init__(self, sweep: Sweep):
         self._sweep = sweep
+        # Kept, as checking a thousand fits would otherwise read each file a thousand times.
         self._data = {path: read_described(path, sweep.system) for path in sweep.recordings}
         self._fingerprints = {path: data_fingerprint(*data) for path, data in self._data.items()}
 
@@ -65,6 +65,7 @@ class Planner:
                 raise complaint(sweep.path, problem, "[grid]")
             for values in product(*grid.values()):
                 for fit in self.fits(dict(zip(grid, values, strict=True))):
+                    # Several grids may overlap; the table would have the same fit in two lines.
                     if fit.fingerprint in found:
                         raise complaint(sweep.path, f"the fit {fit.name} is there twice; keep one", "[grid]")
                     found[fit.fingerprint] = fit
@@ -88,6 +89,7 @@ class Planner:
         for path in sweep.recordings:
             for seed in sweep.seeds:
                 varied = {**({"recording": path.name} if len(sweep.recordings) > 1 else {}), **values}
+                # A sweep of a single fit varies nothing, and its directory still needs a name.
                 varied |= {"seed": seed} if len(sweep.seeds) > 1 or not varied else {}
                 name = _name(varied)
                 chosen = {**sweep.fixed, **values, "hold_out": sweep.hold_out, "seed": seed}
@@ -97,6 +99,7 @@ class Planner:
                     raise self._refused(name, error) from None
                 data = self._fingerprints[path]
                 mark = fingerprint(options, data)
+                # Names are cut and rounded; the mark makes them unique.
                 yield SweepFit(f"{name}-{mark[:10]}", path, sweep.system, varied, options, mark, data)
 
     def _require_possible(self, fits: Iterable[SweepFit]) -> None:

@@ -84,6 +84,7 @@ class SweepResult:
             for line in self.lines
         ]
         _write_json(out / RESULTS, document)
+        # In a file of their own, because they differ every time.
         _write_json(out / TIMING, {line.row["run"]: _seconds(out / line.row["run"]) for line in self.lines})
 
     def _table(self) -> pl.DataFrame:
@@ -97,6 +98,7 @@ class SweepResult:
             | {name: line.row[name] for name in ("run", "error", "reason")}
             for line in self.lines
         ]
+        # The schema from all rows: a column may begin with empty cells.
         return pl.DataFrame(rows, infer_schema_length=None).select(
             "run", *varied, "error", *numbers, "reason"
         )

@@ -48,6 +48,7 @@ def run_sweep(
             result = SweepResult(tuple(map(Line, grid, work.rows(grid))), (), work.made)
         else:
             result = _run_study(study, planner, work)
+        # Temporary files of workers that were killed; none is running any more.
         for directory in (out, out / ROWS):
             remove_leftovers(directory)
         result.write(out)
@@ -70,6 +71,7 @@ class _Work:
 
     def rows(self, fits: Sequence[SweepFit]) -> list[Row]:
         """The rows of some fits in their order; a fit that is there twice is made once."""
+        # By fingerprint, as a study may suggest the same values twice in a batch.
         tasks = {fit.fingerprint: fit_task(fit, self.out) for fit in fits}
         stored = {mark: row for mark, task in tasks.items() if (row := stored_result(task)) is not None}
         if self.again:

@@ -9,28 +9,10 @@ from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
-from carom.data.io.toml_file import (
-    Flag,
-    Name,
-    Number,
-    TomlTable,
-    Whole,
-    as_written,
-    key,
-    parse_toml,
-    read_toml_text,
-    validate,
-)
+from carom.data.io import toml_file as toml
 from carom.errors import MAXIMUM_SEED
 from carom.execution.cluster import ClusterSettings
 from carom.fits.options import OPTIONS
@@ -55,39 +37,34 @@ def _counted(value: object) -> object:
     return list(range(value)) if type(value) is int and 1 <= value <= MAXIMUM_SEEDS else value
 
 
-_SEED = Annotated[Whole, Field(ge=0, le=MAXIMUM_SEED)]
+_SEEDS = f"a number of seeds up to {MAXIMUM_SEEDS}, or a list of different ones from 0 to {MAXIMUM_SEED}"
+_SEED = Annotated[toml.Whole, Field(ge=0, le=MAXIMUM_SEED)]
 
 
-class SweepTable(TomlTable):
+class SweepTable(toml.TomlTable):
     """`[sweep]`: the data, and how fits are scored."""
 
-    recording: Annotated[tuple[Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = key(
-        "what is fitted", allowed="a file in quotes, or a list of different ones", min_length=1
+    recording: Annotated[tuple[toml.Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = (
+        toml.key("what is fitted", "a file in quotes, or a list of different ones", min_length=1)
     )
-    system: Name | None = key(
-        "left out: the .toml beside each recording", allowed="a file in quotes", default=None
+    system: toml.Name | None = toml.key(
+        "left out: the .toml beside each recording", "a file in quotes", default=None
     )
-    hold_out: Number = key(
-        "fraction that no fit sees, to score it",
-        allowed="a fraction from 0 and less than 1",
-        default=0.2,
-        ge=0,
-        lt=1,
+    hold_out: toml.Number = toml.key(
+        "fraction that no fit sees, to score it", "a fraction from 0 and less than 1", default=0.2, ge=0, lt=1
     )
-    seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = key(
-        "of every fit",
-        allowed=f"how many seeds, up to {MAXIMUM_SEEDS}, or a list of different ones up to {MAXIMUM_SEED}",
-        default=(0,),
-        min_length=1,
+    seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = toml.key(
+        "of every fit", _SEEDS, default=(0,), min_length=1
     )
 
 
-class _Options(TomlTable):
+class _Options(toml.TomlTable):
     """A table whose keys are options of a fit."""
 
-    @model_validator(mode="before")
+    @pydantic.model_validator(mode="before")
     @classmethod
     def _require_options(cls, values: Any) -> Any:
+        # Without this, the nearest option would be proposed: "did you mean scheme?" for seed.
         for name in values if isinstance(values, Mapping) else ():
             if name in (*SweepTable.model_fields, "seed"):
                 raise ValueError(f"{name} goes under [sweep], where it serves all fits")
@@ -115,11 +92,11 @@ class Range:
 def _value(kind: Any) -> tuple[Any, str]:
     """The type of a value of an option for Pydantic, and the same in words."""
     if get_origin(kind) is Literal:
-        return kind, "one of " + ", ".join(f'"{word}"' for word in get_args(kind))
+        return kind, toml.one_of(kind)
     if get_origin(kind) is tuple:
         inner, words = _value(get_args(kind)[0])
         return Annotated[tuple[inner, ...], AfterValidator(_distinct)], f"a list, each {words}"
-    return (Whole, "a whole number") if kind is int else (Number, "a finite number")
+    return (toml.Whole, "a whole number") if kind is int else (toml.Number, "a finite number")
 
 
 def _values(kind: Any) -> tuple[Any, str]:
@@ -136,6 +113,7 @@ def _search_space(kind: Any) -> tuple[Any, str]:
         return listed, words
     number, values = (TypeAdapter(of) for of in (_value(kind)[0], listed))
 
+    # A union of two types would do, but its errors name neither the key nor what is right.
     def read(value: object) -> object:
         if not isinstance(value, Mapping):
             return values.validate_python(value)
@@ -144,9 +122,9 @@ def _search_space(kind: Any) -> tuple[Any, str]:
                 raise ValueError(f"there is no key {name} in a range; {suggestion(name, keys)}")
         try:
             low, high = (number.validate_python(value.get(name)) for name in ("low", "high"))
-            log = TypeAdapter(Flag).validate_python(value.get("log", False))
+            log = TypeAdapter(toml.Flag).validate_python(value.get("log", False))
         except ValidationError as error:
-            wrong = as_written(error.errors()[0]["input"])
+            wrong = toml.as_written(error.errors()[0]["input"])
             raise ValueError(f"write {_RANGE}, low and high {_value(kind)[1]}, not {wrong}") from None
         if not low < high or (log and low <= 0) or not math.isfinite(high - low):
             more = ", both greater than 0" if log else ""
@@ -165,30 +143,28 @@ def _table(kinds: Mapping[str, Any], declare: Any) -> Any:
             keys[name] = (_table(inner, declare) | None, Field(None))
         else:
             accepted, words = declare(kind)
-            keys[name] = (accepted | None, key("", None, allowed=words))
-    return create_model("Options", __base__=_Options, **keys)
+            keys[name] = (accepted | None, toml.key("", words, None))
+    return pydantic.create_model("Options", __base__=_Options, **keys)
 
 
 _KINDS = {name: option.type for name, option in OPTIONS.items() if name not in ("hold_out", "seed")}
 FitTable, GridTable, RangesTable = (_table(_KINDS, declare) for declare in (_value, _values, _search_space))
 
 
-class Study(TomlTable):
+class Study(toml.TomlTable):
     """`[study]`: trials that Optuna suggests."""
 
-    trials: Whole = key(
-        "number of trials", allowed=f"a whole number from 1 to {MAXIMUM_TRIALS}", ge=1, le=MAXIMUM_TRIALS
+    trials: toml.Whole = toml.key(
+        "number of trials", f"a whole number from 1 to {MAXIMUM_TRIALS}", ge=1, le=MAXIMUM_TRIALS
     )
-    seed: _SEED = key("of the sampler", allowed=f"a whole number from 0 to {MAXIMUM_SEED}", default=0)
-    # However many of them run side by side, the study is the same.
-    batch: Whole = key(
-        "trials suggested at a time, before any of their errors is known",
-        allowed="a whole number from 1 to 1000",
-        default=4,
-        ge=1,
-        le=1000,
+    seed: _SEED = toml.key("of the sampler", f"a whole number from 0 to {MAXIMUM_SEED}", default=0)
+    # Not the number of workers: the study would depend on the machine.
+    batch: toml.Whole = toml.key(
+        "trials suggested at a time", "a whole number from 1 to 1000", default=4, ge=1, le=1000
     )
-    sampler: Literal["tpe", "random"] = key("tpe learns from earlier trials", default="tpe")
+    sampler: Literal["tpe", "random"] = toml.key(
+        "tpe learns from earlier trials", 'one of "tpe", "random"', default="tpe"
+    )
     ranges: RangesTable = Field()  # pyright: ignore[reportInvalidTypeForm]
 
     @property
@@ -197,7 +173,7 @@ class Study(TomlTable):
         return dict(self.ranges.given())
 
 
-class _Document(TomlTable):
+class _Document(toml.TomlTable):
     """A sweep file with one grid or none."""
 
     sweep: SweepTable
@@ -211,7 +187,7 @@ class _Document(TomlTable):
         """What varies in every grid."""
         return [dict(one.given()) for one in (self.grid if isinstance(self.grid, tuple) else (self.grid,))]
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _require_consistent(self):
         varied = {name for grid in self.grids for name in grid}
         if self.study is not None:
@@ -271,9 +247,10 @@ def read_sweep_file(path: Path) -> Sweep:
 
     Paths in it are relative to its directory; dashes in keys are as good as underscores.
     """
-    tables = _underscored(parse_toml(path, read_toml_text(path, kind="sweep file")))
+    tables = _underscored(toml.parse_toml(path, toml.read_toml_text(path, kind="sweep file")))
+    # Two declarations, so that messages name the table as it is written, [grid] or [[grid]] 2.
     several = isinstance(tables.get("grid"), list)
-    document = validate(path, _SeveralGrids if several else _Document, tables)
+    document = toml.validate(path, _SeveralGrids if several else _Document, tables)
     sweep = document.sweep
     written = tables.get("grid", []) if several else [tables.get("grid", {})]
     return Sweep(

@@ -26,7 +26,7 @@ from carom.data import (
     write_recording,
 )
 from carom.data.io.column_guess import guess_columns
-from carom.data.io.system_file import format_system_file
+from carom.data.io.system_file import Comments, format_system_file
 from carom.estimation.detection.scene_inference import guess_contacts
 from carom.evaluation.results import read_results
 from carom.fits import load_fitted_model, noise_from_notes, save_model
@@ -137,11 +137,9 @@ def read_as_recording(suffix: str) -> Callable[[Path], object]:
             path, columns=guess.columns, scene=bare, step_size=guess.step_size, missing=guess.missing
         )
         found = guess_contacts(data)
-        format_system_file(
-            SystemFile(Scene(data.bodies, data.dimension, found.candidates), guess.columns),
-            remarks=guess.remarks,
-            unused=guess.unused,
-        )
+        comments = Comments(guess.remarks, guess.unused)
+        scene = Scene(data.bodies, data.dimension, found.candidates)
+        format_system_file(SystemFile(scene, guess.columns, comments=comments))
         if len(errors) == 2:
             raise errors[0]
 
@@ -150,15 +148,10 @@ def read_as_recording(suffix: str) -> Callable[[Path], object]:
 
 def system_files(_: Path) -> list[bytes]:
     columns = Columns(("x_a", "y_a", "x_b", "y_b"), ("v", "w", "vb", "wb"), ("hit", "hit_b"), "s", "trial")
+    learn = Learn(masses=True, damping=True, restitution="speed", gap=False)
     good = (
         SystemFile(BALL),
-        SystemFile(
-            PLANE,
-            columns,
-            0.1,
-            Learn(masses=True, damping=True, restitution="speed", gap=False),
-            ("velocity",),
-        ),
+        SystemFile(PLANE, columns, 0.1, learn, ("velocity",)),
         SystemFile(Scene(2, 1, (Pair(0, 1),), projection="reference_point", reference=((0.0,), (0.5,)))),
     )
     return [format_system_file(one).encode() for one in good]

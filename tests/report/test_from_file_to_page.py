@@ -43,7 +43,7 @@ def test_from_file_to_page(kind, tmp_path, monkeypatch, capsys):
         for value, error in found:
             assert error is not None
             assert abs(value - true) < max(4 * error, 0.01 * true)
-    assert fit["misfit"] == []
+    assert fit["diagnostics"] == []
 
     ahead = run("forecast", "runs/mine", "--end", "--steps", "30", "--out", "forecast.csv")
     assert ahead["members"] == 64

@@ -1,7 +1,7 @@
 """What the columns of a table from elsewhere seem to mean: by their names, and by the numbers."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -32,14 +32,14 @@ _UNITS = _vocabulary("m mm cm s ms sec px rad deg")
 _TIME = _vocabulary("t time timestamp seconds secs elapsed zeit tiempo temps")
 _RUN = _vocabulary("run trial take episode experiment repetition series sequence trajectory")
 _TOUCH = _vocabulary("touch touching contact contacts hit bump collision")
-_VELOCITY = _vocabulary("v vel velocity velocities speed omega dq qdot thetadot rate")
-_POSITION = _vocabulary("q pos position coord coordinate location height angle theta phi s h")
 _OTHER = _vocabulary(
     "a ax ay az acc accel acceleration force fx fy fz torque mass qw quat roll pitch yaw fps frame index "
     "sample number row id confidence likelihood residual error quality temperature voltage current"
 )
 _AXES = ("x", "y", "z")
 _VELOCITY_AXES = {word: axis for axis in _AXES for word in (f"v{axis}", f"d{axis}", f"{axis}dot")}
+_RATES = {*_VELOCITY_AXES, *_vocabulary("v vel velocity velocities speed omega dq qdot thetadot rate")}
+_COORDINATES = {*_AXES, *_vocabulary("q pos position coord coordinate location height angle theta phi s h")}
 
 
 @dataclass(frozen=True)
@@ -103,18 +103,15 @@ def role_of(name: str) -> Role:
     words = _words(name)
     # A single letter at the end names a body or an axis: x_a is not an acceleration.
     leading = {word for place, word in enumerate(words) if len(word) > 1 or place == 0}
-    if not words:
+    if leading & _TIME:
+        return "time"
+    if leading & _TOUCH:
+        return "touch"
+    if not words or leading & _OTHER:
         return "other"
-    for role, found, known in (
-        ("time", leading, _TIME),
-        ("touch", leading, _TOUCH),
-        ("other", leading, _OTHER),
-        ("velocity", words, {*_VELOCITY, *_VELOCITY_AXES}),
-        ("position", words, {*_POSITION, *_AXES}),
-    ):
-        if known.intersection(found):
-            return role
-    return "unknown"
+    if _RATES.intersection(words):
+        return "velocity"
+    return "position" if _COORDINATES.intersection(words) else "unknown"
 
 
 def coordinate_of(name: str) -> Coordinate:
@@ -125,9 +122,9 @@ def coordinate_of(name: str) -> Coordinate:
         Coordinate(name='Ball2 PosX (mm)', body=('ball', '2'), axis='x')
     """
     words = _words(name)
-    axes = [_VELOCITY_AXES.get(word, word) for word in words if word in _AXES or word in _VELOCITY_AXES]
-    known = {*_AXES, *_VELOCITY_AXES, *_POSITION, *_VELOCITY}
-    return Coordinate(name, tuple(word for word in words if word not in known), axes[-1] if axes else "")
+    axes = [axis for word in words if (axis := _VELOCITY_AXES.get(word, word)) in _AXES]
+    body = tuple(word for word in words if word not in _RATES | _COORDINATES)
+    return Coordinate(name, body, axes[-1] if axes else "")
 
 
 def _words(name: str) -> list[str]:
@@ -179,9 +176,8 @@ class _Guesser:
                     self.unused[name] = "it does not hold numbers"
             if not columns:
                 raise error from None
-        for name, column in columns.items():
-            if column.is_not_null().any():
-                self.numbers[name] = column.fill_null(np.nan).to_numpy()
+        self.numbers = {name: column.fill_null(np.nan).to_numpy() for name, column in columns.items()}
+        self.numbers = {name: values for name, values in self.numbers.items() if not np.isnan(values).all()}
         if not self.numbers:
             problem = "there is no column of numbers with anything in it; record some samples"
             raise complaint(self.path, problem)
@@ -200,19 +196,17 @@ class _Guesser:
         touch = self._touch(bodies)
         self.remarks.setdefault("columns.position", "GUESS, by their names")
         chosen = tuple(coordinate.name for coordinate in position)
-        channels: tuple[tuple[Channel, Iterable[str]], ...] = (("position", chosen), ("velocity", velocity))
-        missing = tuple(
-            channel
-            for channel, names in channels
-            if any(np.isnan(self.numbers[name]).any() for name in names)
-        )
-        if missing:
-            self.remarks["sampling.missing"] = "some cells are empty"
+        channels: dict[Channel, tuple[str, ...]] = {"position": chosen, "velocity": velocity}
+        missing: list[Channel] = []
+        for channel, names in channels.items():
+            if any(np.isnan(self.numbers[name]).any() for name in names):
+                missing.append(channel)
+                self.remarks["sampling.missing"] = "some cells are empty"
         columns = Columns(chosen, velocity, touch, time or STANDARD_TIME, run)
         for name in self.numbers.keys() - {*columns.numbers}:
             self.unused.setdefault(name, "not a coordinate, by its name")
         unused = {name: self.unused[name] for name in self.roles if name in self.unused}
-        return ColumnGuess(columns, bodies, dimension, step_size, missing, self.remarks, unused)
+        return ColumnGuess(columns, bodies, dimension, step_size, tuple(missing), self.remarks, unused)
 
     def _named(self, role: Role) -> list[str]:
         return [name for name in self.numbers if self.roles[name] == role]
@@ -237,17 +231,12 @@ class _Guesser:
     def _positions(self, time: str | None) -> list[Coordinate]:
         """Columns that are coordinates by name; where there are none, those whose names say nothing else."""
         for role in ("position", "unknown"):
-            moving = []
-            for name in self._named(role):
-                if np.nanmin(self.numbers[name]) < np.nanmax(self.numbers[name]):
-                    moving.append(name)
-                else:
-                    self.unused[name] = "it never changes"
-            moving = [name for name in moving if name != time]
-            if moving and role == "position":
-                return [coordinate_of(name) for name in moving]
+            named = [name for name in self._named(role) if name != time]
+            moving = [name for name in named if np.nanmin(self.numbers[name]) < np.nanmax(self.numbers[name])]
+            self.unused |= {name: "it never changes" for name in named if name not in moving}
             if moving:
-                return [Coordinate(name, (name,), "") for name in moving]
+                known = role == "position"
+                return [coordinate_of(name) if known else Coordinate(name, (name,), "") for name in moving]
         listed = ", ".join(shown(name) for name in [*self.roles][:12])
         problem = (
             f"no column seems to be a position that changes (the columns are {listed}); name one q1 or x"
@@ -330,13 +319,11 @@ class _Guesser:
         return product / square if square > 0 else float("nan")
 
     def _touch(self, bodies: int) -> tuple[str, ...]:
-        binary = []
-        for name in self._named("touch"):
-            if np.isin(self.numbers[name], (0.0, 1.0)).all():
-                binary.append(name)
-            else:
-                self.unused[name] = "touch is 0 or 1 in every row, and this is not"
+        named = self._named("touch")
+        binary = [name for name in named if np.isin(self.numbers[name], (0.0, 1.0)).all()]
+        reason = "touch is 0 or 1 in every row, and this is not"
+        self.unused |= {name: reason for name in named if name not in binary}
         if len(binary) not in (0, bodies):
-            self.unused.update(dict.fromkeys(binary, f"{bodies} bodies need a touch column each"))
+            self.unused |= dict.fromkeys(binary, f"{bodies} bodies need a touch column each")
             return ()
         return tuple(binary)

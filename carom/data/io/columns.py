@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from carom.digits import counted
 from carom.errors import InputError
 from carom.mechanics import Scene
 from carom.storage.input_file import complaint, shown, suggestion
@@ -127,20 +128,16 @@ def _numbered(path: Path, names: Sequence[str], prefix: str) -> tuple[str, ...]:
 
 def _require_counts(path: Path, columns: Columns, bodies: int, dimension: int) -> None:
     coordinates = bodies * dimension
-    scene = f"{_count(bodies, 'body', 'bodies')} in {_count(dimension, 'dimension', 'dimensions')}"
+    scene = f"{counted(bodies, 'body', 'bodies')} in {counted(dimension, 'dimension')}"
     for kind, given, wanted in (
         ("position", columns.position, coordinates),
         ("velocity", columns.velocity, coordinates),
         ("touch", columns.touch, bodies),
     ):
         if given and len(given) != wanted:
-            count = _count(wanted, f"{kind} column", f"{kind} columns")
+            count = counted(wanted, f"{kind} column")
             problem = f"for {scene} there must be {count}, not {len(given)} ({shown(', '.join(given))}); "
             raise complaint(path, problem + "name other columns or correct the number of bodies")
-
-
-def _count(number: int, singular: str, plural: str) -> str:
-    return f"{number} {singular if number == 1 else plural}"
 
 
 def _missing(path: Path, name: str, names: Sequence[str], besides: str = "") -> InputError:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import polars as pl
 
 from carom.data.io.tables import Table, cell, first_true, require_size
@@ -54,14 +55,19 @@ def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame
     # By position: columns that are not wanted may well share a name, such as none at all.
     places = {name: place for place, name in reversed([*enumerate(names)])}
     wanted = [*numbers, label] if label is not None else [*numbers]
-    text = text.select(pl.nth(places[name]).alias(name) for name in wanted)
+    text = text[:, [places[name] for name in wanted]]
+    text.columns = wanted
     text = text.select(pl.all().str.strip_chars().replace("", None))
     frame = text.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
-    for name in numbers:
-        if (row := first_true(frame[name].is_null() & text[name].is_not_null())) is not None:
-            value = shown(text[name][row], length=20)
-            remedy = "write a decimal point" if "," in value else "correct it or remove the row"
-            raise complaint(path, f'"{value}" is not a number; {remedy}', *cell(row, name))
+    # Counted for all columns at once; only where a text was lost on the way is a column searched.
+    lost = np.subtract(frame.null_count().row(0), text.null_count().row(0))
+    if lost.any():
+        name = frame.columns[int((lost > 0).argmax())]
+        row = first_true(frame[name].is_null() & text[name].is_not_null())
+        assert row is not None
+        value = shown(text[name][row], length=20)
+        remedy = "write a decimal point" if "," in value else "correct it or remove the row"
+        raise complaint(path, f'"{value}" is not a number; {remedy}', *cell(row, name))
     return frame
 
 

@@ -30,16 +30,15 @@ def _names(path: Path) -> Sequence[str]:
 
 def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
     names = [*numbers] if label is None else [*numbers, label]
+    columns: dict[str, np.ndarray] = {}
     with _opened(path) as archive:
-        lengths = {name: _declared_length(path, archive, name, text=name == label) for name in names}
-        rows = lengths[names[0]]
-        for name, length in lengths.items():
+        rows = _declared_length(path, archive, names[0], text=names[0] == label)
+        require_size(path, rows=rows, columns=len(names))
+        for name in names:
+            length = _declared_length(path, archive, name, text=name == label)
             if length != rows:
                 problem = f"there are {length} values here but {rows} in {shown(names[0])}; make them equal"
                 raise complaint(path, problem, f"column {name}")
-        require_size(path, rows=rows, columns=len(names))
-        columns = {}
-        for name in names:
             with archive.open(name + _SUFFIX) as member:
                 array = np.lib.format.read_array(member, allow_pickle=False)
             columns[name] = array.astype(np.str_ if name == label else np.float64)

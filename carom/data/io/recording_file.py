@@ -59,21 +59,32 @@ def read_recording(
         # As in CSV files, so that every format distinguishes the same runs.
         plain = pl.col(columns.run).str.replace_all("\0", "", literal=True).str.strip_chars()
         frame = frame.with_columns(plain.replace("", None))
-    frame = checks.require_values(path, frame, columns, missing)
-    starts = checks.find_runs(path, None if columns.run is None else frame[columns.run], rows=len(frame))
-    checks.require_measured(path, frame, columns, starts)
+    labels = None if columns.run is None else frame[columns.run]
+    starts = checks.find_runs(path, labels, rows=len(frame))
+    samples = checks.require_values(path, frame, columns, missing)
+    checks.require_measured(path, samples, columns, starts)
+    bounds = [*starts.tolist(), len(frame)]
     if columns.time is None:
         assert step_size is not None, "without one a time column is required"
-        numbers = np.arange(len(frame)) - np.repeat(starts, np.diff(starts, append=len(frame)))
-        time = numbers * step_size
+        time = step_size * np.concatenate([np.arange(end - start) for start, end in pairwise(bounds)])
     else:
-        time = frame[columns.time].to_numpy(writable=True)
+        time = samples.time[:, 0]
         found = checks.find_step_size(path, columns.time, time, starts)
         if step_size is not None and abs(found - step_size) > TOLERANCE * found:
             problem = f"times step by {found:.6g} s, but a step size of {step_size:g} s was given"
             raise complaint(path, f"{problem}; correct one", f"column {columns.time}")
         step_size = step_size or found
-    runs = _runs(frame, columns, time, starts, dimension=1 if scene is None else scene.dimension)
+    shape = (len(frame), -1, 1 if scene is None else scene.dimension)
+    whole = Run(
+        time,
+        samples.position.reshape(shape),
+        samples.velocity.reshape(shape) if columns.velocity else None,
+        samples.touch == 1 if columns.touch else None,
+    )
+    runs = tuple(
+        replace(whole.part(slice(start, end)), label=None if labels is None else labels[start])
+        for start, end in pairwise(bounds)
+    )
     return Recording(runs, float(step_size), scene)
 
 
@@ -120,23 +131,6 @@ def table_format(path: Path) -> Table:
     if table is None:
         raise complaint(path, "recordings end in .csv, .parquet or .npz; rename or convert the file")
     return table
-
-
-def _runs(
-    frame: pl.DataFrame, columns: Columns, time: np.ndarray, starts: np.ndarray, *, dimension: int
-) -> tuple[Run, ...]:
-    def stack(names: tuple[str, ...]) -> np.ndarray:
-        return np.stack([frame[name].to_numpy() for name in names], axis=1)
-
-    position = stack(columns.position).reshape(len(frame), -1, dimension)
-    velocity = stack(columns.velocity).reshape(position.shape) if columns.velocity else None
-    touch = stack(columns.touch) == 1 if columns.touch else None
-    whole = Run(time, position, velocity, touch)
-    labels = [None] * len(starts) if columns.run is None else frame[columns.run].gather(starts).to_list()
-    bounds = pairwise([*starts.tolist(), len(frame)])
-    return tuple(
-        replace(whole.part(slice(*bound)), label=label) for bound, label in zip(bounds, labels, strict=True)
-    )
 
 
 def _frame(recording: Recording) -> pl.DataFrame:

@@ -9,9 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args
-
-from pydantic import Field
+from typing import Any, get_args
 
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
@@ -29,46 +27,54 @@ MAXIMUM_COORDINATES = 4096
 MAXIMUM_CANDIDATES = 4096
 """The most walls, and the most pairs."""
 
-Count = Annotated[
-    toml.Whole,
-    Field(ge=1, le=MAXIMUM_COORDINATES),
-    toml.Allowed(f"a whole number from 1 to {MAXIMUM_COORDINATES}"),
-]
-Fraction = Annotated[
-    toml.Number, Field(ge=0, le=1), toml.Allowed("a finite number from 0 (no bounce) to 1 (elastic)")
-]
-Friction = Annotated[toml.Number, Field(ge=0), toml.Allowed("a finite number of at least 0 (no friction)")]
-Masses = Annotated[
-    tuple[toml.Positive, ...], Field(fail_fast=True), toml.Allowed("a list of finite numbers greater than 0")
-]
-Rows = Annotated[
-    tuple[toml.Numbers, ...], Field(fail_fast=True), toml.Allowed("a list of rows of finite numbers")
-]
-Channels = Annotated[
-    tuple[Channel, ...], Field(fail_fast=True), toml.Allowed('a list of "position", "velocity" or both')
-]
+_COUNT = f"a whole number from 1 to {MAXIMUM_COORDINATES}"
+_COLUMN, _COLUMNS = "the name of a column in quotes", 'a list of columns such as ["q1"]'
 
 
 class SystemTable(toml.TomlTable):
     """`[system]`: the fields of a scene but for its contacts, under the same names."""
 
-    bodies: Count = toml.key("number of bodies")
-    dimension: Count = toml.key("coordinates per body")
-    masses: Masses = toml.key("one per body; only ratios matter for the motion", ())
-    restitution: Fraction = toml.key("speed kept by a bounce: 0 none, 1 all", 1.0)
-    friction: Friction = toml.key("Coulomb's coefficient of all contacts", 0.0)
-    velocity_grid: VelocityGrid = toml.key('"half": second order; "sample": used as recorded', "half")
-    projection: Projection = toml.key('of overlaps: "none", "inverse_mass", "reference_point"', "none")
-    reference: Rows = toml.key("where bodies of a pair meet", ())
+    bodies: toml.Whole = toml.key("number of bodies", _COUNT, ge=1, le=MAXIMUM_COORDINATES)
+    dimension: toml.Whole = toml.key("coordinates per body", _COUNT, ge=1, le=MAXIMUM_COORDINATES)
+    masses: tuple[toml.Positive, ...] = toml.key(
+        "one per body; only ratios matter for the motion",
+        "a list of finite numbers greater than 0, one per body",
+        (),
+    )
+    restitution: toml.Number = toml.key(
+        "speed kept by a bounce: 0 none, 1 all",
+        "a finite number from 0 (no bounce) to 1 (elastic)",
+        1.0,
+        ge=0,
+        le=1,
+    )
+    friction: toml.Number = toml.key(
+        "Coulomb's coefficient of all contacts", "a finite number of at least 0 (no friction)", 0.0, ge=0
+    )
+    velocity_grid: VelocityGrid = toml.key(
+        '"half": second order; "sample": used as recorded', toml.one_of(VelocityGrid), "half"
+    )
+    projection: Projection = toml.key(
+        'of overlaps: "none", "inverse_mass", "reference_point"', toml.one_of(Projection), "none"
+    )
+    reference: tuple[toml.Numbers, ...] = toml.key(
+        "where bodies of a pair meet", "a list of positions, one per body", ()
+    )
 
 
 class WallTable(toml.TomlTable):
     """`[[wall]]`: a plane that one body may touch."""
 
-    body: toml.Whole = toml.key("which body may touch it")
-    normal: toml.Numbers = toml.key("direction from the wall to the body, of length 1")
-    offset: toml.Number = toml.key("the gap is normal · position − offset", 0.0)
-    edges: Rows = toml.key("where it ends: normals and offsets of planes that it lies behind", ())
+    body: toml.Whole = toml.key("which body may touch it", "the number of a body")
+    normal: toml.Numbers = toml.key(
+        "direction from the wall to the body, of length 1", "a list of finite numbers, one per dimension"
+    )
+    offset: toml.Number = toml.key("the gap is normal · position − offset", "a finite number", 0.0)
+    edges: tuple[toml.Numbers, ...] = toml.key(
+        "where it ends: normals and offsets of planes that it lies behind",
+        "a list of rows of finite numbers, each a normal and an offset",
+        (),
+    )
 
     @property
     def candidate(self) -> Wall:
@@ -78,9 +84,11 @@ class WallTable(toml.TomlTable):
 class PairTable(toml.TomlTable):
     """`[[pair]]`: two bodies that may touch."""
 
-    first: toml.Whole = toml.key("in one dimension, the body with the greater coordinate")
-    second: toml.Whole = toml.key("the other body")
-    offset: toml.Number = toml.key("distance at contact, the sum of the radii", 0.0)
+    first: toml.Whole = toml.key(
+        "in one dimension, the body with the greater coordinate", "the number of a body"
+    )
+    second: toml.Whole = toml.key("the other body", "the number of a body")
+    offset: toml.Number = toml.key("distance at contact, the sum of the radii", "a finite number", 0.0)
 
     @property
     def candidate(self) -> Pair:
@@ -90,18 +98,22 @@ class PairTable(toml.TomlTable):
 class ColumnsTable(toml.TomlTable):
     """`[columns]`: what a recording's columns are called, where that is not as Carom writes them."""
 
-    run: toml.Name | None = toml.key("which run a row belongs to", None)
-    time: toml.Name = toml.key("in seconds", STANDARD_TIME)
-    position: toml.Names = toml.key("coordinates of body 1, then of body 2 …", ())
-    velocity: toml.Names | None = toml.key("in the same order; [] for none", None)
-    touch: toml.Names | None = toml.key("one per body, 0 or 1; [] for none", None)
+    run: toml.Name | None = toml.key("which run a row belongs to", _COLUMN, None)
+    time: toml.Name = toml.key("in seconds", _COLUMN, STANDARD_TIME)
+    position: toml.Names = toml.key("coordinates of body 1, then of body 2 …", _COLUMNS, ())
+    velocity: toml.Names | None = toml.key("in the same order; [] for none", _COLUMNS, None)
+    touch: toml.Names | None = toml.key("one per body, 0 or 1; [] for none", _COLUMNS, None)
 
 
 class SamplingTable(toml.TomlTable):
     """`[sampling]`: the time between samples, and what may be missing."""
 
-    step_size: toml.Positive | None = toml.key("seconds between samples, if there are no times", None)
-    missing: Channels = toml.key("channels whose cells may be empty or nan", ())
+    step_size: toml.Positive | None = toml.key(
+        "seconds between samples, if there are no times", "a finite number of seconds greater than 0", None
+    )
+    missing: tuple[Channel, ...] = toml.key(
+        "channels whose cells may be empty or nan", 'a list of "position", "velocity" or both', ()
+    )
 
 
 class Learn(toml.TomlTable):
@@ -115,10 +127,14 @@ class Learn(toml.TomlTable):
         gap: whether the positions of walls and the distances at which bodies touch are estimated.
     """
 
-    masses: toml.Flag = toml.key("estimate the masses, starting from those above", False)
-    damping: toml.Flag = toml.key("estimate a damping of all velocities", False)
-    restitution: RestitutionKind = toml.key('"fixed" as above, or estimated: "constant", "speed"', "fixed")
-    gap: toml.Flag = toml.key("estimate where walls are and at which distance bodies touch", True)
+    masses: toml.Flag = toml.key("estimate the masses, starting from those above", "true or false", False)
+    damping: toml.Flag = toml.key("estimate a damping of all velocities", "true or false", False)
+    restitution: RestitutionKind = toml.key(
+        '"fixed" as above, or estimated: "constant", "speed"', toml.one_of(RestitutionKind), "fixed"
+    )
+    gap: toml.Flag = toml.key(
+        "estimate where walls are and at which distance bodies touch", "true or false", True
+    )
 
 
 class Document(toml.TomlTable):
@@ -133,6 +149,22 @@ class Document(toml.TomlTable):
 
 
 @dataclass(frozen=True)
+class Comments:
+    """What to add to the comments of a system file that is written.
+
+    Arguments:
+        remarks: such as that a value is a guess, by table and key: "learn.masses"; "wall.1" is for the first
+            wall as a whole.
+        unused: columns of the recording that are left out, with the reason.
+        found_step: the step of its times, which is shown where no other is stated.
+    """
+
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    unused: Mapping[str, str] = field(default_factory=dict)
+    found_step: float | None = None
+
+
+@dataclass(frozen=True)
 class SystemFile:
     """The content of a system file.
 
@@ -142,6 +174,7 @@ class SystemFile:
         step_size: time between samples in seconds, for recordings without times.
         learn: what is estimated besides the forces.
         missing: channels whose cells may be empty or nan, "position" or "velocity" or both.
+        comments: for people; not read again.
 
     Example:
         >>> SystemFile(Scene(bodies=1, dimension=1)).learn
@@ -153,6 +186,7 @@ class SystemFile:
     step_size: float | None = None
     learn: Learn = field(default_factory=Learn)
     missing: tuple[Channel, ...] = ()
+    comments: Comments = field(default_factory=Comments, compare=False)
 
 
 def read_system_file(path: str | os.PathLike[str]) -> SystemFile:
@@ -188,22 +222,9 @@ def read_described(path: Path, system: Path | None = None) -> tuple[Recording, S
     return recording, content
 
 
-def write_system_file(
-    system_file: SystemFile,
-    path: str | os.PathLike[str],
-    *,
-    remarks: Mapping[str, str] | None = None,
-    unused: Mapping[str, str] | None = None,
-    found_step: float | None = None,
-) -> None:
-    """Write a system file with a comment at every key, whole or not at all.
-
-    Arguments:
-        path: a TOML file, replaced if it exists.
-        system_file, remarks, unused, found_step: as for `format_system_file`.
-    """
-    path = Path(path)
-    text = format_system_file(system_file, remarks=remarks, unused=unused, found_step=found_step)
+def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> None:
+    """Write a system file with a comment at every key, whole or not at all; an existing file is replaced."""
+    path, text = Path(path), format_system_file(system_file)
     parse_system_file(path, text)  # what could not be read again, such as an infinite offset, is refused now
     with atomic_write(path) as temporary:
         temporary.write_bytes(text.encode())
@@ -306,45 +327,24 @@ def _require_consistent(path: Path, document: Document) -> None:
             table.require_count(key, names[key], count, f"names, one per {per}")
 
 
-def format_system_file(
-    system_file: SystemFile,
-    *,
-    remarks: Mapping[str, str] | None = None,
-    unused: Mapping[str, str] | None = None,
-    found_step: float | None = None,
-) -> str:
-    """The text of a system file. What could be added stands there as a comment.
-
-    Arguments:
-        system_file: the content.
-        remarks: what to add to a comment, such as that a value is a guess, by table and key: "learn.masses";
-            "wall.1" is for the first wall as a whole.
-        unused: columns of the recording that are left out, with the reason.
-        found_step: the step of its times, which is shown where no other is stated.
-    """
-    scene, remarks = system_file.scene, remarks or {}
+def format_system_file(system_file: SystemFile) -> str:
+    """The text of a system file. What could be added stands there as a comment."""
+    scene, comments = system_file.scene, system_file.comments
+    remarks = comments.remarks
     system = {name: getattr(scene, name) for name in SystemTable.model_fields}
     if scene.projection != "reference_point":
         del system["reference"]
     columns = {} if system_file.columns is None else vars(system_file.columns)
-    standard = vars(standard_columns(scene.bodies, scene.dimension))
+    examples = {} if columns else vars(standard_columns(scene.bodies, scene.dimension))
+    sampling = {"step_size": system_file.step_size, "missing": system_file.missing or None}
+    unstated = {"step_size": comments.found_step or 0.02, "missing": get_args(Channel)}
+    unused = [f"# not used: {toml.toml_value(name)}: {why}" for name, why in comments.unused.items()]
     tables = [
         ["# What is known of this system. Bodies are counted from 1, like the columns."],
         toml.format_table("system", SystemTable, system, remarks=remarks),
         *_contacts(scene, remarks),
-        [
-            *toml.format_table(
-                "columns", ColumnsTable, columns, examples={} if columns else standard, remarks=remarks
-            ),
-            *(f"# not used: {toml.toml_value(name)}: {reason}" for name, reason in (unused or {}).items()),
-        ],
-        toml.format_table(
-            "sampling",
-            SamplingTable,
-            {"step_size": system_file.step_size, "missing": system_file.missing or None},
-            examples={"step_size": found_step or 0.02, "missing": get_args(Channel)},
-            remarks=remarks,
-        ),
+        toml.format_table("columns", ColumnsTable, columns, examples=examples, remarks=remarks) + unused,
+        toml.format_table("sampling", SamplingTable, sampling, examples=unstated, remarks=remarks),
         toml.format_table("learn", Learn, dict(system_file.learn), remarks=remarks),
     ]
     return "\n\n".join("\n".join(table) for table in tables) + "\n"
@@ -352,21 +352,20 @@ def format_system_file(
 
 def _contacts(scene: Scene, remarks: Mapping[str, str]) -> Iterator[Sequence[str]]:
     """The tables [[wall]] and [[pair]]; where there are none, a commented example of each."""
-
-    def wall(wall: Wall) -> dict[str, Any]:
-        edges = [(*normal, offset) for normal, offset in wall.edges] or None
-        return {"body": wall.body + 1, "normal": wall.normal, "offset": wall.offset, "edges": edges}
-
-    def pair(pair: Pair) -> dict[str, Any]:
-        return {"first": pair.first + 1, "second": pair.second + 1, "offset": pair.offset}
-
-    walls, pairs = scene.geometry.walls, scene.geometry.pairs
-    for number, one in enumerate(walls, start=1):
-        yield toml.format_table("wall", WallTable, wall(one), number=number, remarks=remarks)
-    if not walls:
-        example = Wall(0, (1.0,) + (0.0,) * (scene.dimension - 1))
-        yield toml.format_table("wall", WallTable, {}, examples=wall(example), number=1)
-    for number, one in enumerate(pairs, start=1):
-        yield toml.format_table("pair", PairTable, pair(one), number=number, remarks=remarks)
-    if not pairs and scene.bodies > 1:
-        yield toml.format_table("pair", PairTable, {}, examples=pair(Pair(0, 1)), number=1)
+    walls, pairs = [], []
+    for candidate in scene.candidates:
+        if isinstance(candidate, Pair):
+            pairs.append(vars(candidate) | {"first": candidate.first + 1, "second": candidate.second + 1})
+        else:
+            edges = [(*normal, offset) for normal, offset in candidate.edges]
+            walls.append(vars(candidate) | {"body": candidate.body + 1, "edges": edges or None})
+    example_wall = {"body": 1, "normal": (1.0,) + (0.0,) * (scene.dimension - 1), "offset": 0.0}
+    example_pair = {"first": 1, "second": 2, "offset": 0.0} if scene.bodies > 1 else None
+    for name, declaration, contacts, example in (
+        ("wall", WallTable, walls, example_wall),
+        ("pair", PairTable, pairs, example_pair),
+    ):
+        for number, values in enumerate(contacts, start=1):
+            yield toml.format_table(name, declaration, values, number=number, remarks=remarks)
+        if not contacts and example:
+            yield toml.format_table(name, declaration, {}, examples=example, number=1)

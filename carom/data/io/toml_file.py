@@ -1,8 +1,8 @@
 """TOML files that users write: declared once as Pydantic models, read, checked, and written with comments.
 
 A file is a model whose fields are its tables; a table is a model whose fields are its keys. Each key states
-its type, in words what that allows, and a comment for people. Everything else follows from that: reading, the
-sentence for whatever is wrong, and the text.
+its type and bounds, a comment for people, and in words what may be written. Everything else follows from
+that: reading, the sentence for whatever is wrong, and the text.
 """
 
 import inspect
@@ -10,10 +10,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from carom.errors import InputError
@@ -25,22 +24,15 @@ _MAXIMUM_DOTS = 200
 # A dot that is not the only one of a number. Python's parser takes quadratic time for keys such as a.a.a.a…
 _DOT_OF_KEY = re.compile(r"(?<![0-9])\.|\.(?![0-9])|\.[0-9]+(?=\.)")
 
-
-class Allowed(NamedTuple):
-    """What may be written for a type, completing "write …, not 3"."""
-
-    words: str
-
-
 # Scalars are strict, or true would be read as 1; containers are not, as TOML has lists for tuples.
-Whole = Annotated[int, Strict(), Allowed("a whole number")]
-Number = Annotated[float, Strict(), Field(allow_inf_nan=False), Allowed("a finite number")]
-Positive = Annotated[Number, Field(gt=0), Allowed("a finite number greater than 0")]
-Flag = Annotated[bool, Strict(), Allowed("true or false")]
-Name = Annotated[str, Strict(), Field(min_length=1), Allowed("a name in quotes")]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+Flag = Annotated[bool, Strict()]
+Name = Annotated[str, Strict(), Field(min_length=1)]
+Positive = Annotated[Number, Field(gt=0)]
 # A list with a hundred thousand wrong entries needs one error, not as many.
-Numbers = Annotated[tuple[Number, ...], Field(fail_fast=True), Allowed("a list of finite numbers")]
-Names = Annotated[tuple[Name, ...], Field(fail_fast=True), Allowed('a list of names such as ["q1"]')]
+Numbers = Annotated[tuple[Number, ...], Field(fail_fast=True)]
+Names = Annotated[tuple[Name, ...], Field(fail_fast=True)]
 
 
 class TomlTable(BaseModel):
@@ -52,17 +44,21 @@ class TomlTable(BaseModel):
 Declared = TypeVar("Declared", bound=TomlTable)
 
 
-def key(comment: str, default: Any = ..., *, allowed: str | None = None, **constraints: Any) -> Any:
+def key(comment: str, allowed: str, default: Any = ..., **constraints: Any) -> Any:
     """Declare one key of a table.
 
     Arguments:
         comment: what stands behind the key in a file that Carom writes.
+        allowed: what may be written, completing "write …, not 3".
         default: the value where the key is left out; without one the key is required.
-        allowed: what may be written, completing "write …, not 3", where the type does not say it.
         constraints: those of `pydantic.Field`.
     """
-    extra: Any = None if allowed is None else {"allowed": allowed}
-    return Field(default, description=comment, json_schema_extra=extra, **constraints)
+    return Field(default, description=comment, json_schema_extra={"allowed": allowed}, **constraints)
+
+
+def one_of(literal: Any) -> str:
+    """The words of a `Literal`, for `allowed`."""
+    return "one of " + ", ".join(f'"{word}"' for word in get_args(literal))
 
 
 def read_toml_text(path: Path, *, kind: str) -> str:
@@ -123,7 +119,9 @@ def _sentence(path: Path, declaration: type[TomlTable], error: ErrorDetails) -> 
     elif field is not None:
         problem = "the key is missing; add it"
         if kind != "missing":
-            problem = f"write {_allowed(field)}, not {as_written(error['input'])}"
+            allowed = field.json_schema_extra
+            assert isinstance(allowed, dict), "declared by `key`"
+            problem = f"write {allowed['allowed']}, not {as_written(error['input'])}"
     elif kind == "missing":
         required = [key for key, field in model.model_fields.items() if field.is_required()]
         problem = f"the table is missing; add it with {' and '.join(required)}"
@@ -144,17 +142,6 @@ def _table_in(model: type[TomlTable], name: str | int) -> tuple[type[TomlTable],
         if inspect.isclass(part) and issubclass(part, TomlTable):
             return part, array
     return None
-
-
-def _allowed(declared: FieldInfo) -> str:
-    """What a key may hold, in words."""
-    if isinstance(declared.json_schema_extra, dict):
-        return str(declared.json_schema_extra["allowed"])
-    options = get_args(declared.annotation)
-    # The words of an optional type stand inside the union; those of the outermost type come last.
-    parts = [part for option in options for part in get_args(option)] + declared.metadata
-    stated = [part.words for part in parts if isinstance(part, Allowed)]
-    return stated[-1] if stated else "one of " + ", ".join(f'"{word}"' for word in options)
 
 
 def _no_such_key(model: type[TomlTable], name: str, *, table: bool) -> str:
