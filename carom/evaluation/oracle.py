@@ -1,7 +1,6 @@
 """The oracle: the true equations with only their physical parameters fitted.
 
-No learner can be expected to do better on the same data, so the distance to the oracle is the honest measure
-of one.
+No learner can be expected to do better on the same data, so errors are best compared with the oracle's.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,12 +41,12 @@ def fit_oracle(
     """Fit named parameters of a system to noisy runs by maximum likelihood, start states known.
 
     With Gaussian noise of equal size on all channels that is least squares over the whole recording. A bounce
-    that comes a sample later makes the sum of squares jump, so a grid over the bounds finds likely valleys,
-    and simplex searches find their bottoms.
+    that comes a sample later makes the sum of squares jump, so a grid over the bounds finds likely basins,
+    and simplex searches find their minima.
 
     Arguments:
         system: the true equations.
-        recording: what was measured, at a constant step; missing values are left out.
+        recording: the noisy runs, at a constant step; missing values are left out.
         bounds: lower and upper bound of each parameter to fit, such as {"gravity": (9, 11)}.
         starts: noise-free start state of every run, by default the system's own.
         truth: which solution of the equations the recording is compared with.
@@ -86,8 +85,8 @@ def fit_oracle(
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
     spacing = (upper - lower) / (grid - 1)
     likely = sorted(points, key=squared_error)[: 4 * len(names)]
-    valleys = [_descend(squared_error, point, spacing, lower, upper) for point in likely]
-    found = min(valleys, key=lambda valley: valley.fun)
+    minima = [_descend(squared_error, point, spacing, lower, upper) for point in likely]
+    found = min(minima, key=lambda minimum: minimum.fun)
     parameters = dict(zip(names, map(float, found.x), strict=True))
     return OracleFit(replace(system, **parameters), parameters, float(found.fun))
 

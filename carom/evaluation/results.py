@@ -14,6 +14,7 @@ import math
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,11 +111,14 @@ def read_results(path: Path) -> Results:
         raise complaint(path, 'a file of results is an object with a list "rows"; write it again')
     rows = document.pop("rows")
     unknown = [key for key in document if key not in HEADER]
-    if unknown or "command" not in document:
+    if unknown or not isinstance(document.get("command"), str):
         wrong = f"has the entry {shown(unknown[0])}" if unknown else "lacks the entry command"
         raise complaint(path, f"its header {wrong}; the entries are {', '.join(HEADER)} and rows")
     _check_rows(path, rows)
-    return Results(_frame(rows), document)
+    try:
+        return Results(_frame(rows), document)
+    except (pl.exceptions.PolarsError, OverflowError, UnicodeError) as error:
+        raise complaint(path, f"the rows make no table ({shown(error)}); write the file again") from error
 
 
 def wide(rows: pl.DataFrame) -> pl.DataFrame:
@@ -169,7 +173,8 @@ def _check_rows(path: Path, rows: list[Any]) -> None:
         for key, part in row.items():
             kind = float if type(part) is int else type(part)
             if key == "value":
-                right = part is None or kind is float
+                # A number that JSON can hold and a double cannot, such as 1e999, is refused too.
+                right = part is None or (kind is float and abs(part) <= sys.float_info.max)
             else:
                 right = kind in (str, bool, float) and kinds.setdefault(key, kind) is kind
             if not (right and _NAME.fullmatch(key)):

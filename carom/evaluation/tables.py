@@ -7,6 +7,7 @@ happened to survive would flatter the model.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -71,7 +72,7 @@ def tabulate(
         >>> table.header, table.rows
         (('model', 'σ = 1', 'σ = 2'), (('a', '0.500', '1.50'), ('b', '2.00', '–')))
     """
-    shown = [part for heading, show in columns.items() for part in _pivoted(rows, heading, show)]
+    shown = _pivoted(rows, columns)
     lines = []
     for values, group in rows.group_by(list(by), maintain_order=True):
         names = [
@@ -207,18 +208,26 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"
 
 
-def _pivoted(rows: pl.DataFrame, heading: str, show: Cell) -> list[tuple[str, Cell]]:
-    """The columns that a heading stands for: one, or one for each value of the key in its braces."""
-    key = heading.partition("{")[2].partition("}")[0]
-    if not key:
-        return [(heading, show)]
+def _pivoted(rows: pl.DataFrame, columns: Mapping[str, Cell]) -> list[tuple[str, Cell]]:
+    """The columns that headings stand for; neighbours with the same key in braces alternate."""
+    found: list[tuple[str, Cell]] = []
+    for key, chosen in groupby(columns, key=lambda heading: heading.partition("{")[2].partition("}")[0]):
+        headings = list(chosen)
+        if not key:
+            found += [(heading, columns[heading]) for heading in headings]
+            continue
+        for value in rows[key].drop_nulls().unique(maintain_order=True):
+            for heading in headings:
+                name = heading.replace(f"{{{key}}}", str(value))
+                found.append((name, _where(key, value, columns[heading])))
+    return found
 
-    def restricted(value: Any) -> Cell:
-        def text(group: pl.DataFrame) -> str:
-            chosen = group.filter(pl.col(key) == value)
-            return show(chosen) if chosen.height else MISSING
 
-        return text
+def _where(key: str, value: Any, show: Cell) -> Cell:
+    """The cell of those rows of a group that have this value."""
 
-    values = rows[key].drop_nulls().unique(maintain_order=True)
-    return [(heading.replace(f"{{{key}}}", f"{value}"), restricted(value)) for value in values]
+    def text(group: pl.DataFrame) -> str:
+        chosen = group.filter(pl.col(key) == value)
+        return show(chosen) if chosen.height else MISSING
+
+    return text

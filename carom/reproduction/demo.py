@@ -29,7 +29,7 @@ CAROM, PAPER, ORACLE = "recipe carom, no touch, e and floor unknown", "recipe pa
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One line of the table: a model, its error on the training span, and its bounces."""
+    """One line of the table: a model, its error on the recorded span, and its bounces."""
 
     model: str
     error: float
@@ -44,14 +44,14 @@ def run_demo(
     ball = BouncingBall(radius=0.01)
     truth = ball.exact(ball.start, np.arange(STEPS + 1) * STEP_SIZE)
     recording = simulate(ball, steps=STEPS, step_size=STEP_SIZE, noise=NOISE, seed=seed)
-    tell = progress or (lambda name, share: None)
+    report = progress or (lambda name, share: None)
     # Released from rest at a known height; everything else is estimated.
     settings = LatentSettings(learned=Learned(restitution="constant"))
     latent = fit_latent(recording, settings, starts=[ball.start], seed=seed)
-    tell(CAROM, 1.0)
+    report(CAROM, 1.0)
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
     windowed = fit_windowed(
-        untrained, recording, SETTINGS, seed=seed, progress=lambda share: tell(PAPER, share)
+        untrained, recording, SETTINGS, seed=seed, progress=lambda share: report(PAPER, share)
     )
     start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
     forecasts = {
@@ -107,11 +107,11 @@ def _draw(
         height.set_ylim(-1.5, 12)
         phase.set(xlim=(-1.5, 12), ylim=(-17, 17))
 
-        places = np.linspace(0, 10, 101)
-        slope.plot(places, np.full_like(places, 9.81), **line("truth"))
+        heights = np.linspace(0, 10, 101)
+        slope.plot(heights, np.full_like(heights, 9.81), **line("truth"))
         for name, gradient in slopes.items():
-            learned = jax.vmap(gradient)(jnp.asarray(places[:, None, None], "float32"))
-            slope.plot(places, np.asarray(learned)[:, 0, 0], **_style(name))
+            learned = jax.vmap(gradient)(jnp.asarray(heights[:, None, None], "float32"))
+            slope.plot(heights, np.asarray(learned)[:, 0, 0], **_style(name))
         slope.set(xlabel="height / m", ylabel="∂U/∂q / N", title="learned potential's slope", ylim=(8.5, 11))
         handles, labels = height.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))

@@ -12,6 +12,7 @@ import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
 from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
+from carom.evaluation.results import read_results, wide
 from carom.fits.fit_directory import UNFINISHED
 from carom.fits.options import FitOptions
 from carom.fits.plan import plan_fit
@@ -391,14 +392,14 @@ def test_grid_by_command(tmp_path, capsys):
     options = ["--recipe", "carom", "--grid", "--quick", "--runs", "2", "--workers", "1"]
     command = ["reproduce", "oracle", *options]
     main([*command, "--out", str(tmp_path), "--json"])
-    assert json.loads(capsys.readouterr().out)["cells"] == 4
-    document = json.loads((tmp_path / "grid.json").read_text())
-    assert document["command"] == "carom reproduce oracle --recipe carom --grid --runs 2 --quick"
-    assert document["seeds"] == [0, 1]
-    assert all(len(cell["rows"]) == 2 for cell in document["cells"])
+    results = read_results(tmp_path / "grid.json")
+    assert json.loads(capsys.readouterr().out)["rows"] == results.rows.height
+    assert results.header["command"] == "carom reproduce grid oracle --runs 2 --quick"
+    fits = wide(results.rows).filter(model="oracle")
+    assert fits.group_by("noise", "bounces").len()["len"].to_list() == [2, 2, 2, 2]
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"grid.png", "grid.svg"}
-    main([*command, "--out", str(tmp_path)])
-    assert "figures/grid.png" in capsys.readouterr().out
+    main(["reproduce", "grid", "oracle", "--quick", "--runs", "2", "--out", str(tmp_path)])
+    assert "grid.json has every number" in capsys.readouterr().out
 
 
 @pytest.mark.campaign

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from carom.cli import main
-from carom.cli.reproduce import _folder
 from carom.errors import InputError
 from carom.fits import load_run, save_run
 from carom.fits.fit_directory import MODEL, UNFINISHED
+from carom.reproduction.subjects import output_folder
 from carom.storage.lock import locked
 from tests.data.test_bad_files import contents
 
@@ -103,13 +103,13 @@ def test_a_folder_that_is_read_only_is_told(ball, capsys):
 
 
 def test_what_a_killed_reproduction_was_drawing_is_removed(tmp_path):
-    left = [tmp_path / place / ".carom-0123456789abcdef.tmp" for place in (".", "rows", "figures")]
+    left = [tmp_path / place / ".carom-0123456789abcdef.tmp" for place in (".", "recipe", "figures")]
     for path in left:
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    with _folder(tmp_path, "rows"):
+    with output_folder(tmp_path, "recipe"):
         assert not any(path.exists() for path in left)
-        with pytest.raises(InputError, match="another command is at work"), _folder(tmp_path, "cells"):
+        with pytest.raises(InputError, match="another command is at work"), output_folder(tmp_path, "grid"):
             pass
 
 

@@ -281,9 +281,9 @@ def test_seeds_that_are_no_key_are_refused(command, seed, tmp_path, capsys, monk
         (["--first-seed", "-1"], "--first-seed"),
         (["--first-seed", str(2**32 - 3), "--runs", "5"], "last seed"),
         (["--runs", "0"], "--runs"),
-        (["--grid"], "--grid is an option of --recipe carom"),
-        (["--recipe", "carom", "--quick"], "--quick"),
+        (["--recipe", "carom", "--quick"], "--quick is not an option of the subject recipe"),
         (["--recipe", "carom", "--grid", "--ablations"], "--ablations"),
+        (["--data", "data"], "--data is not an option of the subject paper"),
         (["--recipe", "carom", "--grid"], "no learner ball"),
     ],
 )

@@ -28,6 +28,7 @@ from carom.data import (
 from carom.data.io.column_guess import guess_columns
 from carom.data.io.system_file import format_system_file
 from carom.estimation.detection.scene_inference import guess_contacts
+from carom.evaluation.results import read_results
 from carom.fits import load_run, noise_in, save_model
 from carom.fits.fit_directory import ALTERNATIVES, HISTORY, MODEL, MOTIONS, RECORDING
 from carom.fits.posterior_file import save_alternatives
@@ -42,12 +43,14 @@ from carom.reproduction.measured.recordings import (
     read_air_track,
     read_pendulum,
 )
-from carom.reproduction.paper.trials import ORACLE_FILE, load_oracle, load_units
+from carom.reproduction.paper.tables import fits_of
+from carom.reproduction.paper.trials import load_group
 from carom.storage.checkpoints import Progress
+from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors
 from carom.training import together
 from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
-from tests.reproduction.synthetic_trials import write_units
+from tests.reproduction.synthetic_trials import write_trials
 from tests.reproduction.test_measured_data import folder_of
 
 BALL = Scene(1, 1, (Wall(0, (1.0,)),), restitution=0.8)
@@ -212,20 +215,21 @@ def read_run(folder: Path) -> None:
     _ = findings.impacts
 
 
-def units(damaged: str) -> Callable[[Path], list[bytes]]:
+def trials(damaged: str) -> Callable[[Path], list[bytes]]:
     def prepare(folder: Path) -> list[bytes]:
-        write_units(folder)
+        write_trials(folder)
         return [path.read_bytes() for path in sorted(folder.glob(damaged))]
 
     return prepare
 
 
-def read_units(folder: Path) -> None:
-    load_oracle(folder)
-    for unit in load_units(folder):
-        _ = unit.median_place
-        if unit.path.stem == "ball.text.CD-Lagrange":
-            _ = unit.arrays
+def read_trials(folder: Path) -> None:
+    load_group(fits_of(read_results(folder / "paper.json").rows), folder, "cradle", "text")
+
+
+def task_result(folder: Path) -> list[bytes]:
+    write_result(folder / "task.json", {"fingerprint": "a", "rows": [{"seed": 0, "value": 0.25}]})
+    return [(folder / "task.json").read_bytes()]
 
 
 def wander(folder: Path) -> None:
@@ -286,9 +290,9 @@ FORMATS = {
     "run: history": Format(HISTORY, run_folder(HISTORY), TEXT, read_run),
     "run: recording": Format(RECORDING, run_folder(RECORDING), BINARY, read_run),
     "checkpoint": Format(CHECKPOINT, checkpoints, SAFE, read_checkpoint),
-    "unit.json": Format("ball.text.CD-Lagrange.json", units("*CD-Lagrange.json"), TEXT, read_units),
-    "unit.npz": Format("ball.text.CD-Lagrange.npz", units("*.npz"), (inside_zip, *BINARY), read_units),
-    "oracle.json": Format(ORACLE_FILE, units(ORACLE_FILE), TEXT, read_units),
+    "task.json": Format("task.json", task_result, TEXT, lambda folder: read_result(folder / "task.json")),
+    "results.json": Format("paper.json", trials("paper.json"), TEXT, read_trials),
+    "trial.npz": Format("cradle.text.CD-Lagrange.npz", trials("*.npz"), (inside_zip, *BINARY), read_trials),
     "measured: collisions": Format(CHECKS, measured(CHECKS), TEXT, read_air_track),
     "measured: pendulum": Format(
         PENDULUM, measured(PENDULUM), TEXT, lambda folder: pendulum_recording(read_pendulum(folder))

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from carom.reproduction.recipe.classifier_tables import classifier_markdown, write_classifier
 
 from carom.evaluation import contact_score
 from carom.models import ImpactNetwork, forecast_many
 from carom.models.contact_signal import CandidateContact
 from carom.reproduction.recipe.classifier import BALL, CASES, Case, drops, forecast_by_classifier, run_cases
-from carom.reproduction.recipe.classifier_tables import classifier_markdown, write_classifier
 from tests.reproduction.test_tables import cells
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-
-from carom.errors import InputError
 from carom.reproduction.recipe.grid import (
     BOUNCES,
     LEARNERS,
@@ -23,6 +21,8 @@ from carom.reproduction.recipe.grid import (
 )
 from carom.reproduction.recipe.grid_figure import draw_grid
 from carom.reproduction.recipe.grid_tables import cell_scores, grid_markdown, remarks_markdown, write_grid
+
+from carom.errors import InputError
 from carom.storage.result_file import write_result
 from carom.systems import BouncingBall
 from carom.types import Trajectory

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from carom.errors import InputError
 from carom.reproduction.recipe.rows_tables import (
     LEARNING_TABLES,
     bent_markdown,
@@ -16,6 +14,8 @@ from carom.reproduction.recipe.rows_tables import (
     parameters_markdown,
     write_learning,
 )
+
+from carom.errors import InputError
 from tests.reproduction.test_tables import cells
 
 COMMAND = "carom reproduce --recipe carom --runs 3"

@@ -63,18 +63,18 @@ def test_a_result_without_a_hash_is_made_again_and_work_is_cleared(tmp_path):
 @pytest.mark.parametrize(
     ("folder", "command"),
     [
-        ("units", ["damped", "--protocol", "text", "--quick"]),
-        ("cells", ["oracle", "--recipe", "carom", "--grid", "--quick"]),
-        ("cases", ["classifier", "--recipe", "carom"]),
-        ("rows", ["pendulum.exact", "--recipe", "carom"]),
+        ("paper", ["damped", "--protocol", "text", "--quick"]),
+        ("grid", ["oracle", "--recipe", "carom", "--grid", "--quick"]),
+        ("classifier", ["classifier", "--recipe", "carom"]),
+        ("recipe", ["pendulum.exact", "--recipe", "carom"]),
     ],
 )
 def test_a_damaged_result_of_a_reproduction_is_named(folder, command, tmp_path, capsys, monkeypatch):
     names = {
-        "units": "damped-pendulum.text.CD-Lagrange",
-        "cells": "oracle.noise-0.bounces-1",
-        "cases": "exact.bounces-1",
-        "rows": "pendulum.exact.seeds-0-0",
+        "paper": "damped-pendulum.text.CD-Lagrange",
+        "grid": "oracle.noise-0.bounces-1",
+        "classifier": "exact.bounces-1",
+        "recipe": "pendulum.exact.seeds-0-0",
     }
     path = tmp_path / folder / f"{names[folder]}.json"
     path.parent.mkdir()

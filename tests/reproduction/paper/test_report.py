@@ -1,4 +1,4 @@
-"""Figures, animations and the page from a tiny folder of units."""
+"""Figures, animations and the page of a tiny reproduction."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 
 from carom.errors import InputError
+from carom.evaluation.results import Results
 from carom.reproduction.paper.animation import write_animations
-from carom.reproduction.paper.comparison import experiment_table, summary_tables
 from carom.reproduction.paper.figures import write_figures
 from carom.reproduction.paper.report import write_report
-from carom.reproduction.paper.trials import grouped, load_oracle, load_units
-from carom.storage.result_file import read_result, write_result
-from tests.reproduction.synthetic_trials import SAMPLES, write_units
+from carom.reproduction.paper.tables import experiment_table, fits_of, summary_tables
+from carom.reproduction.paper.trials import load_group, trial_errors
+from tests.reproduction.synthetic_trials import ERRORS, SAMPLES, write_trials
 
 FIGURES = ["ablations", "ball-table.text", "ball.text", "cradle.text", "damped-pendulum.text"]
 VOID = {"meta", "link", "img", "br"}
@@ -53,22 +53,25 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Units, and the pictures made from them."""
-    units, figures = tmp_path_factory.mktemp("units"), tmp_path_factory.mktemp("results") / "figures"
-    write_units(units)
-    drawn = write_figures(units, figures)
-    assert sorted(path.stem for path in drawn) == FIGURES
-    moving = write_animations(units, figures)
-    assert [path.name for path in moving] == ["ball.text.gif", "cradle.text.gif"]
-    return units, figures
+def trials(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
+    folder = tmp_path_factory.mktemp("trials")
+    return folder, write_trials(folder)
 
 
 @pytest.fixture(scope="module")
-def page(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Page]:
-    out = tmp_path_factory.mktemp("page") / "report.html"
-    write_report(*folders, out, command="carom reproduce --runs 3 <here>")
-    text = out.read_text()
+def figures(trials: tuple[Path, Results], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    figures = tmp_path_factory.mktemp("results") / "figures"
+    fits = fits_of(trials[1].rows)
+    assert sorted(path.stem for path in write_figures(fits, trials[0], figures)) == FIGURES
+    moving = write_animations(fits, trials[0], figures)
+    assert [path.name for path in moving] == ["ball.text.gif", "cradle.text.gif"]
+    return figures
+
+
+@pytest.fixture(scope="module")
+def page(trials: tuple[Path, Results], figures: Path) -> tuple[str, Page]:
+    write_report(trials[1], figures, figures.parent / "report.html")
+    text = (figures.parent / "report.html").read_text()
     parsed = Page()
     parsed.feed(text)
     parsed.close()
@@ -76,21 +79,21 @@ def page(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
     return text, parsed
 
 
-def test_figures_are_pictures_of_modest_size(folders: tuple[Path, Path]):
-    assert sorted(path.name for path in folders[1].iterdir()) == sorted(
+def test_figures_are_pictures_of_modest_size(figures: Path):
+    assert sorted(path.name for path in figures.iterdir()) == sorted(
         [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
         + ["ball.text.gif", "cradle.text.gif"]
     )
     for name in FIGURES:
-        with Image.open(folders[1] / f"{name}.png") as picture:
+        with Image.open(figures / f"{name}.png") as picture:
             assert picture.width > 800
-        svg = folders[1] / f"{name}.svg"
+        svg = figures / f"{name}.svg"
         assert ElementTree.parse(svg).getroot().tag.endswith("svg")
         assert svg.stat().st_size < 1_000_000
 
 
-def test_animations_move(folders: tuple[Path, Path]):
-    with Image.open(folders[1] / "ball.text.gif") as picture:
+def test_animations_move(figures: Path):
+    with Image.open(figures / "ball.text.gif") as picture:
         assert getattr(picture, "n_frames", 1) == SAMPLES
         first = np.asarray(picture.convert("RGB"))
         picture.seek(SAMPLES // 2)
@@ -99,17 +102,17 @@ def test_animations_move(folders: tuple[Path, Path]):
     assert np.all(first[-1, 0] == 255)
 
 
-def test_units_are_read_in_the_order_of_the_paper(folders: tuple[Path, Path]):
-    groups = grouped(load_units(folders[0]))
-    assert [name for name, _ in groups] == ["ball", "ball-table", "cradle", "damped-pendulum", "ablation-l2"]
-    assert list(groups["ball", "text"]) == [
-        "CD-Lagrange",
-        "CD-Lagrange (no touch)",
-        "ResNet",
-        "ResNetContact",
+def test_trials_are_in_the_order_of_the_paper(trials: tuple[Path, Results]):
+    folder, results = trials
+    fits = fits_of(results.rows)
+    assert list(fits["experiment"].unique(maintain_order=True)) == [
+        *dict.fromkeys(name for name, _ in ERRORS)
     ]
-    assert groups["ball", "text"]["CD-Lagrange"].median_place == 1
-    assert groups["ball", "text"]["ResNetContact"].median_place == 0
+    group = load_group(fits, folder, "ball", "text")
+    assert list(group) == ["CD-Lagrange", "CD-Lagrange (no touch)", "ResNet", "ResNetContact"]
+    assert list(trial_errors(fits, "ball", "text")) == [*group, "oracle"]
+    assert group["CD-Lagrange"].scores.median_index == 1
+    assert group["ResNetContact"].scores.median_index == 0
 
 
 def test_page_needs_nothing_but_itself(page: tuple[str, Page]):
@@ -137,43 +140,31 @@ def test_page_can_be_read_without_eyes_and_on_a_phone(page: tuple[str, Page]):
     assert "&lt;here&gt;" in text
 
 
-def test_page_has_the_numbers_of_the_statistics(folders: tuple[Path, Path], page: tuple[str, Page]):
-    scores = [unit.score for unit in load_units(folders[0])]
-    expected = summary_tables(scores)
-    expected += [
-        experiment_table(scores, load_oracle(folders[0]), name)
-        for name in ("ball", "ball-table", "cradle", "damped-pendulum", "ablation-l2")
-    ]
+def test_page_has_the_numbers_of_the_tables(trials: tuple[Path, Results], page: tuple[str, Page]):
+    fits = fits_of(trials[1].rows)
+    expected = summary_tables(fits)
+    expected += [experiment_table(fits, name) for name in dict.fromkeys(name for name, _ in ERRORS)]
     wanted = [[list(table.header), *map(list, table.rows)] for table in expected]
     assert page[1].tables == wanted
-    assert "Of 2 rows of the printed tables, 0 come out" in page[0]
+    assert "Of 2 rows of the printed tables, 0 are reproduced" in page[0]
     assert "the error of CD-Lagrange is larger in 3 of 3 runs" in page[0]
+    assert f"{len(ERRORS)}.0 hours of training" in page[0]
 
 
-def test_page_says_which_figures_are_missing(folders: tuple[Path, Path], tmp_path: Path):
-    write_report(folders[0], tmp_path / "none", tmp_path / "report.html", command="carom reproduce")
+def test_page_says_what_is_missing_or_short(trials: tuple[Path, Results], tmp_path: Path):
+    write_report(trials[1], tmp_path / "none", tmp_path / "report.html", quick=True)
     text = (tmp_path / "report.html").read_text()
     assert "The figure has not been drawn." in text
+    assert "these numbers are no results" in text
     assert "<img" not in text
 
 
-def test_page_warns_of_short_runs(tmp_path: Path):
-    write_units(tmp_path)
-    path = tmp_path / "ball.text.CD-Lagrange.json"
-    unit = read_result(path)
-    write_result(path, unit | {"settings": {"epochs": 1, **unit["settings"]}})
-    write_report(tmp_path, tmp_path, tmp_path / "report.html", command="carom reproduce --quick")
-    assert "1 of 10 units were trained for fewer epochs" in (tmp_path / "report.html").read_text()
-
-
-def test_unreadable_units_are_named(tmp_path: Path):
-    with pytest.raises(InputError, match="no finished unit"):
-        load_units(tmp_path)
-    write_units(tmp_path)
-    (tmp_path / "ball.text.CD-Lagrange.npz").write_bytes(b"PK")
-    units = load_units(tmp_path)
+def test_unreadable_arrays_are_named(tmp_path: Path):
+    fits = fits_of(write_trials(tmp_path).rows)
+    path = tmp_path / "ball.text.CD-Lagrange.npz"
+    path.write_bytes(b"PK")
     with pytest.raises(InputError, match=r"ball\.text\.CD-Lagrange\.npz"):
-        _ = units[0].arrays
-    (tmp_path / "ball.text.CD-Lagrange.json").write_text("{}")
-    with pytest.raises(InputError, match=r"ball\.text\.CD-Lagrange\.json"):
-        load_units(tmp_path)
+        load_group(fits, tmp_path, "ball", "text")
+    path.unlink()
+    with pytest.raises(InputError, match=r"CD-Lagrange\.json.* are missing.*delete it"):
+        load_group(fits, tmp_path, "ball", "text")
