@@ -86,7 +86,7 @@ def draw_laws(runs: pl.DataFrame) -> Figure:
         seen = measured(series.filter(left_out=0), "closing_speed").to_list()
         inside = (speed >= 0.999 * min(seen)) & (speed <= 1.001 * max(seen))
         speed, value, error = speed[inside], value[inside], error[inside]
-        scatter = measured(series, "scatter")[0]
+        scatter = measured(series, "scatter from run to run")[0]
         for deviation, alpha, label in (
             (np.hypot(error, scatter), 0.15, "95 % of runs"),
             (error, 0.35, "95 % interval of the law"),
@@ -142,9 +142,9 @@ def draw_masses(runs: pl.DataFrame) -> Figure:
             marker="o", markersize=4, color="black", label="one run, by regression lines",
         )  # fmt: skip
         axes.axhline(1, color=GREY, linestyle=":", linewidth=1.2, label="the scales")
-        fit = series.filter(pl.col("run").is_null(), model=LAW).drop_nulls("mass_ratio")
+        fit = series.filter(pl.col("run").is_null(), model=LAW).drop_nulls("mass")
         if fit.height:
-            names = ("mass_ratio", "mass_ratio_low", "mass_ratio_high")
+            names = ("mass", "mass_low", "mass_high")
             value, low, high = (fit[name][0] / single["checked_mass_ratio"][0] for name in names)
             axes.axhline(value, color=MODEL, linewidth=1.4, label="all runs together, 95 %")
             axes.axhspan(low, high, color=MODEL, alpha=0.25, linewidth=0)
