@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bodies_tables import MECHANICS_TABLES, SPEED_TABLES
 from benchmarks.tables import GPU_TABLES, GROWTH_TABLES
 from carom.bench.tables import BENCH_TABLES
 from carom.errors import InputError
 from carom.evaluation.results import read_results
 from carom.evaluation.tables import Table, markdown
-from carom.reproduction.bodies.tables import BODIES_TABLES, MECHANICS_TABLES, SPEED_TABLES
+from carom.reproduction.bodies.tables import BODIES_TABLES
 from carom.reproduction.measured.tables import MEASURED_TABLES
 from carom.reproduction.paper.tables import PAPER_TABLES
 from carom.reproduction.recipe.tables import LEARNING_TABLES, classifier_table, grid_table
