@@ -7,8 +7,9 @@ from importlib import import_module
 import tyro
 
 from carom import __version__
+from carom.cli.arguments import as_options
 from carom.cli.output import discard_output, flush_output
-from carom.errors import InputError
+from carom.errors import InputError, SettingsError
 from carom.stopping import leave, loaded
 
 COMMANDS = (
@@ -41,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         finally:
             flush_output()
     except InputError as error:
-        print(f"carom: {error}", file=sys.stderr)
+        message = as_options(str(error)) if isinstance(error, SettingsError) else str(error)
+        print(f"carom: {message}", file=sys.stderr)
         leave(2)
     except KeyboardInterrupt:
         continues = " The same command continues." if arguments and arguments[0] in RESUMED else ""

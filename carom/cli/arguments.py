@@ -1,5 +1,6 @@
 """Checks of what users type, before any work begins."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +12,16 @@ from carom.types import State
 MAXIMUM_STEPS = 10_000_000
 _MAXIMUM_NUMBER = 1e38
 """States are in single precision, whose numbers end at 3.4e38."""
+
+
+def as_options(message: str) -> str:
+    """A message that names fields in backquotes, with the options of the command line in their place.
+
+    Example:
+        >>> as_options("`learning_rate` must be positive, but it is 0.")
+        '--learning-rate must be positive, but it is 0.'
+    """
+    return re.sub(r"`([a-z0-9_.]+)`", lambda field: "--" + field[1].replace("_", "-"), message)
 
 
 def require_output(path: Path, *, overwrite: bool) -> None:

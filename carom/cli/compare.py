@@ -1,14 +1,13 @@
 """`carom compare`: every model on one recording."""
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from carom.cli.arguments import require_output
-from carom.cli.fit import PaperSettings
 from carom.cli.output import print_json, print_table, progress
 from carom.data.io.described import read_described
 from carom.data.io.tables import MAXIMUM_BYTES
@@ -18,6 +17,14 @@ from carom.evaluation.compare import rank_models, ranking_table, write_ranking
 from carom.execution.tasks import checkpoint_directory
 from carom.fits.options import learned_from
 from carom.storage.input_file import require_file
+from carom.training import WindowedSettings
+
+
+@dataclass(frozen=True)
+class TrainingArguments(WindowedSettings):
+    """The paper's training on the command line, where `--touch` is the recipe carom's."""
+
+    touch: tyro.conf.Suppress[Literal["observed", "none"]] = "observed"  # pyright: ignore
 
 
 def compare(
@@ -29,7 +36,7 @@ def compare(
     hold_out: float = 0.2,
     touch: Literal["observed", "inferred", "imperfect"] = "inferred",
     hidden: int = 500,
-    settings: Annotated[PaperSettings, tyro.conf.OmitArgPrefixes] = PaperSettings(),  # noqa: B008
+    settings: Annotated[TrainingArguments, tyro.conf.OmitArgPrefixes] = TrainingArguments(),  # noqa: B008
     overwrite: bool = False,
     seed: int = 0,
     json: bool = False,

@@ -8,7 +8,7 @@ import tyro
 
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_range, require_seed
-from carom.execution.workers import available_cores
+from carom.execution.executor import available_cores
 from carom.reproduction.paper.experiments import PROTOCOLS
 from carom.reproduction.subjects import SUBJECTS, Request, find_subject, require_options
 from carom.reproduction.subjects import reproduce as run

@@ -19,6 +19,8 @@ SINGLE_THREAD = {
 }
 """Environment in which results do not depend on the number of cores: a sum over several threads is rounded in
 another order."""
+SHARED_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Otherwise the first of several processes would reserve most of a GPU's memory for itself."""
 
 
 class AbstractExecutor(ABC):

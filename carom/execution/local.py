@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from carom.errors import InputError
 from carom.execution.executor import (
+    SHARED_GPU,
     SINGLE_THREAD,
     AbstractExecutor,
     Function,
@@ -117,11 +118,10 @@ class LocalExecutor(AbstractExecutor):
         ours, theirs = context.Pipe()
         cores = core_numbers()[slot :: self._workers] or core_numbers()
         process = context.Process(target=_work, args=(theirs, cores), daemon=True)
-        # Otherwise the first process would reserve most of a GPU's memory for itself.
-        variables = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | (
-            SINGLE_THREAD if self._single_threaded else {}
-        )
-        with environment(variables), _without_interruption():
+        with (
+            environment(SHARED_GPU | (SINGLE_THREAD if self._single_threaded else {})),
+            _without_interruption(),
+        ):
             process.start()
         theirs.close()
         return _Worker(slot, process, ours)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -101,26 +101,3 @@ def _execute(task: Task, progress: ProgressCallback) -> Any:
     write_result(task.path, result)
     shutil.rmtree(checkpoint_directory(task.path), ignore_errors=True)
     return result
-
-
-# Former names, until every caller is on `Task` and `run_tasks`.
-
-
-class Piece(NamedTuple):
-    """A task by its former name."""
-
-    path: Path
-    fingerprint: str
-    function: Callable[[ProgressCallback], Result]
-    cost: float
-
-
-def run_pieces(
-    pieces: Sequence[Piece], *, workers: int = 1, progress: ProgressCallback | None = None
-) -> list[Result]:
-    """`run_tasks` by its former name."""
-    tasks = [Task(p.function, weight=p.cost, path=p.path, fingerprint=p.fingerprint) for p in pieces]
-    return run_tasks(tasks, workers=workers, progress=progress)
-
-
-unfinished = checkpoint_directory

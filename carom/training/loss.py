@@ -9,17 +9,17 @@ cross-entropy is absent.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from annotated_types import Ge, Gt
 from jaxtyping import Array, Bool, Float
 
-from carom.errors import InputError, require_choice
 from carom.integrators import consecutive
 from carom.models import AbstractModel, batched_rollout, for_training
 from carom.types import Scalar, State
+from carom.validation import require_valid
 
 Touch = Literal["observed", "none"]
 Schedule = Literal["constant", "cosine"]
@@ -49,29 +49,19 @@ class WindowedSettings:
         touch: whether recorded touch drives the impulses, or there is none.
     """
 
-    horizon: int = 10
-    stride: int = 1
-    batch_size: int = 32
-    epochs: int = 600
-    learning_rate: float = 1e-2
+    horizon: Annotated[int, Ge(1)] = 10
+    stride: Annotated[int, Ge(1)] = 1
+    batch_size: Annotated[int, Ge(1)] = 32
+    epochs: Annotated[int, Ge(1)] = 600
+    learning_rate: Annotated[float, Gt(0)] = 1e-2
     schedule: Schedule = "cosine"
-    l2: float = 1e-4
+    l2: Annotated[float, Ge(0)] = 1e-4
     reduction: Reduction = "sum"
     contact_inputs: ContactInputs = "observed"
     touch: Touch = "observed"
 
     def __post_init__(self):
-        for name in ("horizon", "stride", "batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, but it is {getattr(self, name)}.")
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InputError(f"learning_rate must be positive, but it is {self.learning_rate}.")
-        if not (np.isfinite(self.l2) and self.l2 >= 0):
-            raise InputError(f"l2 must not be negative, but it is {self.l2}.")
-        require_choice("schedule", self.schedule, Schedule)
-        require_choice("reduction", self.reduction, Reduction)
-        require_choice("contact_inputs", self.contact_inputs, ContactInputs)
-        require_choice("touch", self.touch, Touch)
+        require_valid(self)
 
 
 class Losses(NamedTuple):

@@ -188,7 +188,7 @@ def test_names_of_runs_come_back_and_what_is_held_out_is_scored(tmp_path, capsys
     recording.write_text("\n".join([header, *named]) + "\n")
     capsys.readouterr()
     main(["fit", str(recording), *QUICK, "--hold-out", "0.2", "--out", str(run)])
-    assert "error of forecasts of what was held out" in " ".join(capsys.readouterr().out.split())
+    assert "error of forecasts of held-out data" in " ".join(capsys.readouterr().out.split())
     main(["forecast", str(run), "--end", "--steps", "5", "--out", str(out)])
     assert read_recording(out).labels == tuple(names.values())
     main(["report", str(run)])
@@ -198,7 +198,7 @@ def test_names_of_runs_come_back_and_what_is_held_out_is_scored(tmp_path, capsys
     description = read_system_file(recording.with_suffix(".toml"))
     data = read_recording(recording, columns=description.columns, scene=description.scene)
     (note,) = plan_fit(FitOptions(around=0.5), recording, data, description).notes
-    assert note.startswith("2 of 2 runs have more than one impact; --around keeps")
+    assert note.startswith("2 of 2 runs have more than one impact; only the data around")
 
 
 def test_a_run_that_is_not_finished_is_said_to_be(tmp_path, capsys):
@@ -223,12 +223,12 @@ def test_riders_with_bumpers_that_last_by_command(tmp_path, capsys):
     recording.with_suffix(".toml").write_text(
         "[system]\nbodies = 2\ndimension = 1\n\n[[pair]]\nfirst = 1\nsecond = 2\n"
     )
-    command = ["fit", str(recording), "--out", str(run), "--json", "--field", "none", "--hidden", "1"]
-    command += ["--around", "0.13", "--blind", "7", "--learn", "restitution", "masses", "gap-per-run"]
+    command = ["fit", str(recording), "--out", str(run), "--json", "--potential", "none", "--hidden", "1"]
+    command += ["--around", "0.13", "--mask", "7", "--learn", "restitution", "masses", "gap-per-run"]
     main(command)
     summary = json.loads(capsys.readouterr().out)
     assert summary["impacts"] == [1] * 5
-    assert not summary["misfit"]
+    assert not summary["diagnostics"]
     found = dict(zip(("restitution", "masses"), summary["parameters"].values(), strict=True))
     for name, truth in (("restitution", 0.7), ("masses", 0.6)):
         value, error = found[name]

@@ -43,7 +43,7 @@ from carom.reproduction.measured.recordings import (
     read_pendulum,
 )
 from carom.reproduction.paper.tables import fits_of
-from carom.reproduction.paper.trials import load_group
+from carom.reproduction.paper.trials import load_trials
 from carom.storage.checkpoints import Progress
 from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors
@@ -223,7 +223,7 @@ def trials(damaged: str) -> Callable[[Path], list[bytes]]:
 
 
 def read_trials(folder: Path) -> None:
-    load_group(fits_of(read_results(folder / "paper.json").rows), folder, "cradle", "text")
+    load_trials(fits_of(read_results(folder / "paper.json").rows), folder, "cradle", "text")
 
 
 def task_result(folder: Path) -> list[bytes]:

@@ -1,6 +1,5 @@
 """Results on disk: what is written is read, and what was changed is refused by name."""
 
-import json
 import zipfile
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 from carom.cli import main
 from carom.errors import InputError
-from carom.execution.tasks import Piece, run_pieces, unfinished
 from carom.storage.result_file import read_arrays, read_result, write_arrays, write_result
 
 RESULT = {"fingerprint": "a", "rows": [{"seed": 0, "error": 0.1 + 0.2}, {"seed": 1, "error": float("nan")}]}
@@ -43,21 +41,6 @@ def test_what_was_changed_is_refused(change, tmp_path):
     path.write_bytes(changed.encode() if isinstance(changed, str) else changed)
     with pytest.raises(InputError, match=r"result\.json: the file cannot be read .*; delete it and run"):
         read_result(path)
-
-
-def make(path, tell) -> dict:
-    unfinished(path).mkdir()
-    (unfinished(path) / "work").write_text("so far")
-    return {"made": True}
-
-
-def test_a_result_without_a_hash_is_made_again_and_work_is_cleared(tmp_path):
-    path = tmp_path / "piece.json"
-    path.write_text(json.dumps({"fingerprint": "a", "made": False}))
-    (result,) = run_pieces([Piece(path, "a", lambda tell: make(path, tell), 1.0)])
-    assert result["made"]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["piece.json"]
-    assert run_pieces([Piece(path, "a", lambda tell: pytest.fail("made again"), 1.0)]) == [result]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 from carom.data import Recording, Run, add_noise
 from carom.estimation import LatentFit, fit_latent
 from carom.evaluation import paper_rmse, position_rmse
-from carom.evaluation.ball_oracle import fit_ball_oracle
+from carom.evaluation.oracle import fit_ball_oracle
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task

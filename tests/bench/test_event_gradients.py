@@ -1,10 +1,10 @@
-"""The task that torchdiffeq has too: the gradient steps of both are the same, and lead to the truth."""
+"""The learning task shared with torchdiffeq: the gradient steps of both are the same, and lead to the truth."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from carom.bench import peer
+from benchmarks import event_gradients as peer
 from carom.systems import BouncingBall
 from carom.types import State
 
@@ -18,21 +18,21 @@ def heights():
 
 @pytest.fixture(scope="module")
 def course(heights):
-    """The unknowns from step to step."""
-    step, unknowns = peer.our_learner(heights), [peer.GUESS]
-    while len(unknowns) < 150:
-        unknowns.append(step(unknowns[-1]))
-    return np.array(unknowns)
+    """The parameters after every step."""
+    step, parameters = peer.our_learner(heights), [peer.GUESS]
+    while len(parameters) < 150:
+        parameters.append(step(parameters[-1]))
+    return np.array(parameters)
 
 
-def test_gravity_and_restitution_are_found(course):
+def test_gravity_and_restitution_are_learned(course):
     np.testing.assert_allclose(course[-1], peer.TRUE, rtol=1e-3)
 
 
 def test_torchdiffeq_takes_the_same_steps(heights, course):
     if peer.missing():
         pytest.skip(f"{' and '.join(peer.missing())} is not installed (extra bench)")
-    step, unknowns = peer.their_learner(heights), peer.GUESS
+    step, parameters = peer.their_learner(heights), peer.GUESS
     for expected in course[1:6]:
-        unknowns = step(unknowns)
-        np.testing.assert_allclose(unknowns, expected, rtol=1e-6)
+        parameters = step(parameters)
+        np.testing.assert_allclose(parameters, expected, rtol=1e-6)
