@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.bodies_tables import SPEED_TABLES
 from carom.evaluation.results import tidy_rows, write_results
 from carom.evaluation.tables import markdown
 from carom.integrators import event_driven_motion
-from carom.reproduction.bodies.tables import SPEED_TABLES
 from carom.systems import AbstractBoxedBalls, BallBox, Billiards
 from carom.systems.balls import LISTED, TOGETHER, AbstractBalls
 from carom.types import State

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import event_gradients
+from benchmarks.bodies_tables import MECHANICS_TABLES, SPEED_TABLES
 from benchmarks.tables import GPU_TABLES, GROWTH_TABLES
 from carom.bench.tables import BENCH_TABLES
 from carom.errors import InputError
 from carom.evaluation.results import read_results
 from carom.evaluation.tables import Table, markdown
-from carom.reproduction.bodies.tables import BODIES_TABLES, MECHANICS_TABLES, SPEED_TABLES
+from carom.reproduction.bodies.tables import BODIES_TABLES
 from carom.reproduction.measured.tables import MEASURED_TABLES
 from carom.reproduction.paper.tables import PAPER_TABLES
 from carom.reproduction.recipe.tables import LEARNING_TABLES, classifier_table, grid_table
@@ -42,6 +44,9 @@ SOURCES: dict[str, Mapping[str, Callable[[Any], Table | list[Table] | str]]] = {
     "benchmarks/results/mechanics.json": MECHANICS_TABLES,
     "benchmarks/results/bodies.json": SPEED_TABLES,
     "benchmarks/results/speed.json": BENCH_TABLES,
+    "benchmarks/results/event_gradients.json": {
+        "speed-torchdiffeq": lambda document: event_gradients.table(document["figures"])
+    },
     "benchmarks/results/gpu.json": GPU_TABLES,
     "benchmarks/results/growth.json": GROWTH_TABLES,
 }

@@ -13,12 +13,13 @@ import numpy as np
 from carom.data import Recording, Run, add_noise
 from carom.estimation import LatentFit, fit_latent
 from carom.evaluation import paper_rmse, position_rmse
-from carom.evaluation.ball_oracle import fit_ball_oracle
+from carom.evaluation.oracle import fit_ball_oracle
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
 from carom.models import ImpactNetwork, forecast, in_scene
 from carom.reproduction.bodies import configuration as config
+from carom.reproduction.recipe.run import fit_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.systems import BallBox, Billiards
 from carom.types import State
@@ -80,17 +81,7 @@ def _estimates(task: config.Estimation, keys: dict[str, Any], fit: LatentFit) ->
     beginning = "mass" if task.quantity == "masses" else task.quantity
     found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
     estimates = np.array([np.nan if one.value is None else one.value for one in found])
-    rows = tidy_rows(
-        keys,
-        {
-            "error": _largest_error(task, estimates),
-            "found_impacts": int(sum(impacts.chosen.sum() for impacts in fit.impacts)),
-            "set_aside": sum(not impacts.explained for impacts in fit.impacts),
-            "position_noise": fit.noise[0],
-            "velocity_noise": fit.noise[1],
-            "seconds": fit.seconds,
-        },
-    )
+    rows = tidy_rows(keys, {"error": _largest_error(task, estimates)} | fit_metrics(fit))
     for keys_of, one, true in zip(_bodies(task, keys), found, _truth(task), strict=True):
         covered = one.low is not None and one.high is not None and one.low <= true <= one.high
         metrics = {"estimate": one.value, "standard_error": one.standard_error, "covered": covered}

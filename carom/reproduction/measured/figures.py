@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from carom.evaluation.tables import measured
+from carom.evaluation.tables import measured, summarize
 from carom.plotting.pictures import save_picture
 from carom.plotting.style import DATA, LINES, figure_style
 from carom.reproduction.measured.configuration import MASKED, SERIES
@@ -32,13 +32,13 @@ def write_measured_figures(rows: pl.DataFrame, tasks_folder: Path, folder: Path)
     folder.mkdir(parents=True, exist_ok=True)
     runs = first_crop(rows)
     arrays = load_arrays(tasks_folder, int(runs["seed"][0]))
-    error = float(np.mean(rows.filter(experiment="pendulum", metric="energy_error")["value"]))
+    errors = rows.filter(experiment="pendulum", metric="energy_error")["value"]
     drawn: dict[str, Callable[[], Figure]] = {
         "collisions": lambda: draw_collisions(arrays),
         "restitution": lambda: draw_laws(runs),
         "velocities": lambda: draw_velocities(runs),
         "masses": lambda: draw_masses(runs),
-        "pendulum": lambda: draw_pendulum(arrays["pendulum"], error),
+        "pendulum": lambda: draw_pendulum(arrays["pendulum"], summarize(errors).mean),
     }
     with figure_style():
         return [save_picture(draw(), folder / name) for name, draw in drawn.items()]
@@ -86,7 +86,7 @@ def draw_laws(runs: pl.DataFrame) -> Figure:
         seen = measured(series.filter(left_out=0), "closing_speed").to_list()
         inside = (speed >= 0.999 * min(seen)) & (speed <= 1.001 * max(seen))
         speed, value, error = speed[inside], value[inside], error[inside]
-        scatter = measured(series, "scatter")[0]
+        scatter = measured(series, "scatter from run to run")[0]
         for deviation, alpha, label in (
             (np.hypot(error, scatter), 0.15, "95 % of runs"),
             (error, 0.35, "95 % interval of the law"),
@@ -142,9 +142,9 @@ def draw_masses(runs: pl.DataFrame) -> Figure:
             marker="o", markersize=4, color="black", label="one run, by regression lines",
         )  # fmt: skip
         axes.axhline(1, color=GREY, linestyle=":", linewidth=1.2, label="the scales")
-        fit = series.filter(pl.col("run").is_null(), model=LAW).drop_nulls("mass_ratio")
+        fit = series.filter(pl.col("run").is_null(), model=LAW).drop_nulls("mass")
         if fit.height:
-            names = ("mass_ratio", "mass_ratio_low", "mass_ratio_high")
+            names = ("mass", "mass_low", "mass_high")
             value, low, high = (fit[name][0] / single["checked_mass_ratio"][0] for name in names)
             axes.axhline(value, color=MODEL, linewidth=1.4, label="all runs together, 95 %")
             axes.axhspan(low, high, color=MODEL, alpha=0.25, linewidth=0)

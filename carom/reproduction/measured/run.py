@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from carom.data import Recording, Run
 from carom.errors import InputError
@@ -34,6 +35,7 @@ from carom.reproduction.measured.recordings import (
     read_air_track,
     read_pendulum,
 )
+from carom.reproduction.recipe.run import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import read_arrays, write_arrays
 from carom.types import State
@@ -155,8 +157,9 @@ def run_series(
     )  # fmt: skip
     keys = {"experiment": name, "recipe": "carom", "seed": seed}
     metrics = {"speed_law": law == "speed", **{f"criterion_{law}": value for law, value in criteria.items()}}
-    rows = tidy_rows(keys | {"model": LAW}, metrics | _fit_metrics(fit))
-    rows += _predictions(keys, fit.model, collisions, training, tried, ratios, single_runs=illustrated)
+    rows = tidy_rows(keys | {"model": LAW}, metrics | fit_metrics(fit) | parameter_metrics(fit))
+    model = _law_model(fit)
+    rows += _predictions(keys, model, collisions, training, tried, ratios, single_runs=illustrated)
     if not illustrated:
         return rows, {}
     rows += [row for index, check in enumerate(checks) for row in tidy_rows(
@@ -164,9 +167,10 @@ def run_series(
     )]  # fmt: skip
     learned = [collision for i in training if (collision := collisions[i]) is not None]
     speeds = [collision.closing_speed for collision in learned]
-    rows += _law(keys, fit, np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS))
+    speeds = np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS)
+    rows += _law(keys, model, fit.law_covariance, speeds)
     included = fit_latent(recording, series.settings(law, masked=0), seed=seed, checkpoints=checkpoints)
-    rows += tidy_rows(keys | {"model": INCLUDED}, _fit_metrics(included))
+    rows += tidy_rows(keys | {"model": INCLUDED}, fit_metrics(included))
     return rows, _illustration(fit, recording, learned)
 
 
@@ -178,32 +182,16 @@ def _information_criterion(fit: LatentFit) -> float:
     return 2 * count * math.log(scatter) + fit.model.restitution.shape[-1] * math.log(count)
 
 
+def _law_model(fit: LatentFit) -> ImpactNetwork:
+    """The fitted model with the law about which runs scatter, where the fit has that of the median run."""
+    level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
+    law = fit.model.restitution.at[0, 0].set(level)
+    return eqx.tree_at(lambda m: m.restitution, fit.model, law)
+
+
 def _mass_ratio(model: ImpactNetwork) -> float:
     """Of the second rider to the first."""
     return float(np.exp(model.log_mass[1] - model.log_mass[0]))
-
-
-def _fit_metrics(fit: LatentFit) -> dict[str, float]:
-    """How well the model explains the runs, and its parameters; residuals in the units of the recording."""
-    metrics: dict[str, float | None] = {
-        "position_noise": fit.noise[0],
-        "velocity_noise": fit.noise[1],
-        "excess": fit.misfit.excess,
-        "autocorrelation": fit.misfit.autocorrelation,
-        "near_impacts": fit.misfit.near_impacts,
-        "warnings": len(fit.misfit.messages),
-        "failed": fit.failed,
-        "contacts_by_gap": fit.free,
-        "fitted_runs": len(fit.impacts),
-        "runs_with_one_impact": sum(int(found.chosen.sum()) == 1 for found in fit.impacts),
-        "seconds": fit.seconds,
-    }
-    for parameter in fit.parameters:
-        name = parameter.name
-        name = "scatter" if "scatter" in name else "mass_ratio" if name.startswith("mass") else name
-        metrics |= {name: parameter.value, f"{name}_error": parameter.standard_error}
-        metrics |= {f"{name}_low": parameter.low, f"{name}_high": parameter.high}
-    return {name: value for name, value in metrics.items() if value is not None and np.isfinite(value)}
 
 
 def _predictions(
@@ -254,22 +242,28 @@ def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float]:
     }
 
 
-def _law(keys: dict[str, Any], fit: LatentFit, speeds: np.ndarray) -> Rows:
+def _law(
+    keys: dict[str, Any],
+    model: ImpactNetwork,
+    covariance: Float[np.ndarray, "laws terms terms"] | None,
+    speeds: np.ndarray,
+) -> Rows:
     """e at some closing speeds, and its standard error."""
 
     def at(terms, rate):
-        return eqx.tree_at(lambda m: m.restitution, fit.model, terms).restitution_at(rate[None])[0]
+        return eqx.tree_at(lambda m: m.restitution, model, terms).restitution_at(rate[None])[0]
 
-    terms, rates = fit.model.restitution, jnp.asarray(-speeds, jnp.float32)
-    values = jax.vmap(at, (None, 0))(terms, rates)
-    slopes = np.asarray(jax.vmap(jax.grad(at), (None, 0))(terms, rates))[:, 0]
-    assert fit.law_covariance is not None
-    errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, fit.law_covariance[0], slopes))
-    keys = keys | {"model": LAW}
+    assert covariance is not None
+    rates = jnp.asarray(-speeds, jnp.float32)
+    values = jax.vmap(at, (None, 0))(model.restitution, rates)
+    slopes = np.asarray(jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates))[:, 0]
+    errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance[0], slopes))
     return [
         row
         for speed, value, error in zip(speeds, values, errors, strict=True)
-        for row in tidy_rows(keys | {"speed": float(speed)}, {"e": float(value), "e_error": float(error)})
+        for row in tidy_rows(
+            keys | {"model": LAW, "speed": float(speed)}, {"e": float(value), "e_error": float(error)}
+        )
     ]
 
 
@@ -347,7 +341,9 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
             "energy_error": energy_error(motion, test),
             "angle_rmse": float(np.sqrt(np.mean((motion.position - test.position) ** 2))),
         }
-        rows += tidy_rows(keys | {"model": chosen, "seed": seed}, metrics | _fit_metrics(fit))
+        rows += tidy_rows(
+            keys | {"model": chosen, "seed": seed}, metrics | fit_metrics(fit) | parameter_metrics(fit)
+        )
     angles = np.linspace(swing.position.min(), swing.position.max(), 101)
     slopes = jax.vmap(found[0].model.slope)(jnp.asarray(angles, jnp.float32)[:, None, None])
     arrays = {"slope": np.stack([angles, np.asarray(slopes)[:, 0, 0]])}

@@ -65,7 +65,7 @@ def parameters_table(rows: pl.DataFrame) -> Table:
         _BUMPER,
         {
             **{f"e at {speed:g} m/s": law_at(speed) for speed in SPEEDS},
-            "scatter from run to run": _of(LAW, _with_error("scatter")),
+            "scatter from run to run": _of(LAW, _with_error("scatter from run to run")),
             "impacts found: one per run": _of(LAW, one_impact),
             "distance from the check / ms": cell("late_by", lambda x: text.median_text(1000 * x.abs())),
         },
@@ -84,7 +84,7 @@ def masses_table(rows: pl.DataFrame) -> Table:
         return sorted(group["checked_mass_ratio"].drop_nulls().unique())
 
     def over_weighed(group: pl.DataFrame) -> str:
-        return _with_error("mass_ratio", weighed(group)[0])(group.filter(model=LAW))
+        return _with_error("mass", weighed(group)[0])(group.filter(model=LAW))
 
     def half(number: int) -> Cell:
         def show(group: pl.DataFrame) -> str:
@@ -96,7 +96,7 @@ def masses_table(rows: pl.DataFrame) -> Table:
         return show
 
     def together(group: pl.DataFrame) -> str:
-        found = _of(LAW, _with_error("mass_ratio"))(group)
+        found = _of(LAW, _with_error("mass"))(group)
         return "run by run" if found == MISSING else found
 
     return tabulate(

@@ -13,7 +13,7 @@ from matplotlib.patches import Circle
 from carom.plotting.gif import frame_samples, save_animation
 from carom.plotting.style import figure_style, look
 from carom.reproduction.paper.experiments import EXPERIMENTS
-from carom.reproduction.paper.trials import Group, load_group
+from carom.reproduction.paper.trials import Trials, load_trials
 from carom.systems import AbstractSystem, NewtonsCradle
 
 ANIMATED = ("ball", "cradle")
@@ -29,13 +29,13 @@ def write_animations(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Pa
             path = figures / f"{experiment}.{protocol}.gif"
             title = f"{EXPERIMENTS[experiment].title}, protocol “{protocol}”"
             write_animation(
-                load_group(fits, trials, experiment, protocol), EXPERIMENTS[experiment].system, title, path
+                load_trials(fits, trials, experiment, protocol), EXPERIMENTS[experiment].system, title, path
             )
             written.append(path)
     return written
 
 
-def write_animation(group: Group, system: AbstractSystem, title: str, path: Path) -> None:
+def write_animation(group: Trials, system: AbstractSystem, title: str, path: Path) -> None:
     """About ten seconds, whatever the motion takes; every model by the seed with the median error.
 
     A grey outline repeats the truth beside every model.
@@ -45,7 +45,7 @@ def write_animation(group: Group, system: AbstractSystem, title: str, path: Path
     motions, titles = {"truth": truth}, {"truth": "truth"}
     for name, trial in group.items():
         motions[name] = trial.forecast[0]
-        seed = trial.scores.seeds[trial.scores.median_index]
+        seed = trial.seeds[trial.median_index]
         titles[name] = f"{name.replace(' (', chr(10) + '(')}\nseed {seed}"
     scene = _Cradle if isinstance(system, NewtonsCradle) else _Ball
     with figure_style():

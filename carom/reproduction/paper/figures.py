@@ -24,7 +24,7 @@ from carom.reproduction.paper.panels import (
     draw_slope,
     names_of,
 )
-from carom.reproduction.paper.trials import Group, TrialErrors, load_group, trial_errors
+from carom.reproduction.paper.trials import Trials, load_errors, load_trials
 from carom.systems import AbstractSystem, NewtonsCradle, Pendulum
 
 ABLATIONS_NAME = "ablations"
@@ -44,13 +44,13 @@ def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]
     figures.mkdir(parents=True, exist_ok=True)
     written, ablations = [], {}
     for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
-        errors = trial_errors(fits, experiment, protocol)
+        errors = load_errors(fits, experiment, protocol)
         if experiment in ABLATIONS:
             ablations[f"{ABLATIONS[experiment].title} (protocol “{protocol}”)"] = errors
             continue
         with figure_style():
             figure = draw_experiment(
-                load_group(fits, trials, experiment, protocol), errors, experiment, protocol
+                load_trials(fits, trials, experiment, protocol), errors, experiment, protocol
             )
             written.append(save_picture(figure, figures / f"{experiment}.{protocol}"))
     if ablations:
@@ -59,9 +59,7 @@ def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]
     return written
 
 
-def draw_experiment(
-    group: Group, errors: Mapping[str, TrialErrors], experiment: str, protocol: str
-) -> Figure:
+def draw_experiment(group: Trials, errors: Trials, experiment: str, protocol: str) -> Figure:
     """Six panels: the motion, what was learned, and the errors of all seeds."""
     figure = Figure(figsize=(12, 7.6), layout="constrained")
     grid = GridSpec(2, 3, figure=figure)
@@ -80,7 +78,7 @@ def draw_experiment(
     return figure
 
 
-def draw_ablations(ablations: Mapping[str, Mapping[str, TrialErrors]]) -> Figure:
+def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
     """Errors over runs of every variant, one panel per ablation, by title."""
     columns = min(2, len(ablations))
     rows = -(-len(ablations) // columns)
@@ -96,7 +94,7 @@ def draw_ablations(ablations: Mapping[str, Mapping[str, TrialErrors]]) -> Figure
     return figure
 
 
-def _panels(group: Group, system: AbstractSystem) -> list[Panel]:
+def _panels(group: Trials, system: AbstractSystem) -> list[Panel]:
     """The four panels that differ between systems."""
     names = names_of(system)
     learned: Panel = lambda axes: draw_slope(axes, group, names)  # noqa: E731 (a list of four alike)
@@ -122,7 +120,7 @@ def _panels(group: Group, system: AbstractSystem) -> list[Panel]:
     ]
 
 
-def _contact_panels(figure: Figure, place: SubplotSpec, group: Group) -> None:
+def _contact_panels(figure: Figure, place: SubplotSpec, group: Trials) -> None:
     """One lane per model with contacts: curves that are nearly always 0 would hide each other on one axis."""
     models = [trial for trial in group.values() if "contact_on_truth" in trial.arrays]
     lanes = place.subgridspec(max(1, len(models)), 1)
@@ -131,7 +129,7 @@ def _contact_panels(figure: Figure, place: SubplotSpec, group: Group) -> None:
         draw_contact(axes, trial, first=index == 0, last=index == len(models) - 1)
 
 
-def _legend(errors: Mapping[str, TrialErrors]) -> list[Line2D]:
+def _legend(errors: Trials) -> list[Line2D]:
     """Curves and marks; every model with the seed that is drawn."""
     handles = [Line2D([], [], **line("truth")), Line2D([], [], **DATA, label="data of the first seed")]
     for name, trial in errors.items():

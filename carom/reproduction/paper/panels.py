@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator
 
 from carom.plotting.style import DATA, line, look, marked_line
 from carom.reproduction.paper.experiments import ORACLE
-from carom.reproduction.paper.trials import Group, TrialArrays, TrialErrors
+from carom.reproduction.paper.trials import FinishedTrial, Trials
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import Trajectory
 
@@ -36,7 +36,7 @@ def names_of(system: AbstractSystem) -> Names:
     return Names("angle / rad", "angular velocity / (rad/s)", "∂U/∂q / (N m)")
 
 
-def draw_phase(axes: Axes, group: Group, names: Names, *, body: int, title: str) -> None:
+def draw_phase(axes: Axes, group: Trials, names: Names, *, body: int, title: str) -> None:
     """Velocity over position: truth, the noisy data of the first seed, and every model."""
     arrays = _first(group)
     position, velocity = (
@@ -52,7 +52,7 @@ def draw_phase(axes: Axes, group: Group, names: Names, *, body: int, title: str)
     axes.set(xlabel=names.position, ylabel=names.velocity, title=title, xlim=horizontal, ylim=vertical)
 
 
-def draw_position(axes: Axes, group: Group, names: Names) -> None:
+def draw_position(axes: Axes, group: Trials, names: Names) -> None:
     """Position of the first body over time."""
     arrays = _first(group)
     time, truth, data = arrays["time"], arrays["truth_position"], arrays["data_position"][:, 0, 0]
@@ -65,7 +65,7 @@ def draw_position(axes: Axes, group: Group, names: Names) -> None:
     axes.set(xlabel="time / s", ylabel=names.position, title=f"position{which} over time", ylim=limits)
 
 
-def draw_energy(axes: Axes, group: Group, system: AbstractSystem, *, error: bool) -> None:
+def draw_energy(axes: Axes, group: Trials, system: AbstractSystem, *, error: bool) -> None:
     """Energy over time, or its difference from the true motion's."""
     arrays = _first(group)
     time = arrays["time"]
@@ -83,7 +83,7 @@ def draw_energy(axes: Axes, group: Group, system: AbstractSystem, *, error: bool
     axes.set(xlabel="time / s", ylabel=label, title=title, ylim=limits)
 
 
-def draw_slope(axes: Axes, group: Group, names: Names) -> None:
+def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
     """Learned ∂U/∂q; balls of a cradle share the axes, each over the side on which it swings."""
     drawn = [trial for trial in group.values() if "slope_learned" in trial.arrays]
     if not drawn:
@@ -97,7 +97,7 @@ def draw_slope(axes: Axes, group: Group, names: Names) -> None:
         for body in range(grid.shape[1]):
             low, high = learned[:, :, body].min(0), learned[:, :, body].max(0)
             axes.fill_between(grid[:, body], low, high, color=look(trial.model).color, alpha=0.2, linewidth=0)
-            medians.append(learned[trial.scores.median_index, :, body])
+            medians.append(learned[trial.median_index, :, body])
             _draw_curve(axes, trial.model, grid[:, body], medians[-1])
     # The median seeds set the range, down to 0 and up to twice the truth: a single wild seed leaves the axes.
     width, size = float(np.ptp(true)), float(np.max(np.abs(true)))
@@ -107,13 +107,13 @@ def draw_slope(axes: Axes, group: Group, names: Names) -> None:
     axes.set(xlabel=names.position, ylabel=names.slope, title="learned slope of the potential", ylim=limits)
 
 
-def draw_contact(axes: Axes, trial: TrialArrays, *, first: bool, last: bool) -> None:
+def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -> None:
     """Probability of touch on the true states over time, the true touches as triangles above."""
     arrays, color = trial.arrays, look(trial.model).color
     probability = arrays["contact_on_truth"][:, :, 0]  # the metrics count this signal too
     time, touch = arrays["time"][1:], arrays["truth_contact"][1:, 0]
     axes.fill_between(time, probability.min(0), probability.max(0), color=color, alpha=0.25, linewidth=0)
-    axes.plot(time, probability[trial.scores.median_index], color=color, linewidth=1.3)
+    axes.plot(time, probability[trial.median_index], color=color, linewidth=1.3)
     if touch.any():  # an empty curve breaks constrained layout
         axes.plot(time[touch], np.full(touch.sum(), 1.2), "kv", markersize=4)
     axes.set(ylim=(-0.08, 1.3), xlim=(arrays["time"][0], arrays["time"][-1]))
@@ -131,7 +131,7 @@ def draw_contact(axes: Axes, trial: TrialArrays, *, first: bool, last: bool) -> 
 
 
 def draw_errors(
-    axes: Axes, trials: Mapping[str, TrialErrors], *, title: str = "error over runs", like: str | None = None
+    axes: Axes, trials: Trials, *, title: str = "error over runs", like: str | None = None
 ) -> None:
     """One row per model on a logarithmic axis.
 
@@ -203,7 +203,7 @@ def _draw_row(
         axes.plot([median, median], [row - 0.36, row + 0.36], color="black", linewidth=1.4, zorder=3)
 
 
-def _error_range(trials: Mapping[str, TrialErrors]) -> tuple[float, float]:
+def _error_range(trials: Trials) -> tuple[float, float]:
     """Holds all finite errors of models and the printed numbers; the oracle down to a hundredth of those."""
     shown = [error for name, trial in trials.items() if name != ORACLE for error in trial.errors]
     shown += [trial.paper.value for trial in trials.values() if trial.paper is not None]
@@ -219,7 +219,7 @@ def _draw_curve(axes: Axes, name: str, horizontal: Samples, vertical: Samples) -
         axes.plot(horizontal, vertical, **marked_line(name))
 
 
-def _first(group: Group) -> Mapping[str, np.ndarray]:
+def _first(group: Trials) -> Mapping[str, np.ndarray]:
     return next(iter(group.values())).arrays
 
 

@@ -1,5 +1,6 @@
 """The contact classifier of the paper against a learned gap, all else equal: which times impacts right."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -146,13 +147,13 @@ def forecast_by_classifier(
 
 def _metrics(predicted: Forecast, truth: Recording) -> dict[str, float]:
     """Impacts of all starts together, starts with every impact on time, and the median error."""
-    total = dict.fromkeys(("impacts", "mistimed", "missed", "spurious", "on_time"), 0.0)
+    total: Counter[str] = Counter()
     errors = []
     for index, run in enumerate(truth.runs):
         assert run.touch is not None
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
         found = impact_metrics(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0])
         found["on_time"] = not (found["mistimed"] or found["missed"] or found["spurious"])
-        total = {name: total[name] + found[name] for name in total}
+        total.update(found)
         errors.append(paper_rmse(one, run))
-    return total | {"forecasts": len(errors), "held_out_median": float(np.median(errors))}
+    return {**total, "forecasts": len(errors), "held_out_median": float(np.median(errors))}

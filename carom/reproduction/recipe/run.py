@@ -1,9 +1,9 @@
 """The experiments and the grid: fits by every recipe, scored against the truth and beside the oracle."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
         metrics["paper_rmse"] = paper_rmse(predicted, truth)
         if truth.contact.shape[1]:
             metrics |= impact_metrics(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
-        metrics |= fit_metrics(fit) | _slope_metrics(experiment, fit, truth)
+        metrics |= fit_metrics(fit) | parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
         if experiment.oracle:
             for model, scores in _oracles(experiment, seed, recording, truth, starts, held_out).items():
@@ -93,26 +93,51 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
 
 
 def fit_metrics(fit: LatentFit) -> Metrics:
-    """What a fit says of itself: whether it failed, how it was found, noise and parameters with errors."""
-    metrics: dict[str, float | None] = {
-        "failed": fit.failed,
-        "contacts_by_gap": fit.free,
-        "cd_lagrange": fit.model.scheme == "cd_lagrange",
-        "found_impacts": int(sum(impacts.chosen.sum() for impacts in fit.impacts)),
-        "warnings": len(fit.misfit.messages),
-        "position_noise": fit.noise[0],
-        "velocity_noise": fit.noise[1],
-        "seconds": fit.seconds,
-    }
+    """What a fit says of itself: whether it failed, what it found, residuals and noise."""
+    found = [int(impacts.chosen.sum()) for impacts in fit.impacts]
+    return _known(
+        {
+            "failed": fit.failed,
+            "contacts_by_gap": fit.free,
+            "cd_lagrange": fit.model.scheme == "cd_lagrange",
+            "fitted_runs": len(found),
+            "found_impacts": sum(found),
+            "runs_with_one_impact": found.count(1),
+            "set_aside": sum(not impacts.explained for impacts in fit.impacts),
+            "warnings": len(fit.misfit.messages),
+            "excess": fit.misfit.excess,
+            "autocorrelation": fit.misfit.autocorrelation,
+            "near_impacts": fit.misfit.near_impacts,
+            "position_noise": fit.noise[0],
+            "velocity_noise": fit.noise[1],
+            "seconds": fit.seconds,
+        }
+    )
+
+
+def parameter_metrics(fit: LatentFit) -> Metrics:
+    """Parameters with errors and intervals.
+
+    They are named by their first word, or by what follows a comma: "restitution of body 1 at the wall",
+    "restitution between bodies 1 and 2, scatter from run to run".
+    """
+    metrics = {}
     for parameter in fit.parameters:
-        name = parameter.name.split()[0]  # "restitution of body 1 at the wall"
+        first, _, last = parameter.name.partition(", ")
+        name = last or first.split()[0]
         metrics |= {name: parameter.value, f"{name}_error": parameter.standard_error}
         metrics |= {f"{name}_low": parameter.low, f"{name}_high": parameter.high}
-    # What the data do not determine is not measured, rather than infinite.
+    return _known(metrics)
+
+
+def _known(metrics: Mapping[str, float | None]) -> Metrics:
+    """Without what the data do not determine, which would be read back as infinite."""
     return {name: value for name, value in metrics.items() if value is not None and np.isfinite(value)}
 
 
-def impact_metrics(predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"]) -> Metrics:
+def impact_metrics(
+    predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"]
+) -> dict[str, int]:
     """Impacts of a forecast against those of the truth."""
     score = contact_score(predicted, true)
     return {
@@ -189,12 +214,10 @@ def _run_scheme(report: ProgressCallback) -> Result:
 
 def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     experiment, learner = trial.experiment, LEARNERS[trial.learner]
-    recordings = [experiment.record(seed) for seed in seeds]
     system = experiment.system
     starts = [single(system.start), *held_out_starts(system, trial.held_out)]
     truths = [_exact_forecast(system, start) for start in starts]
-    job = _Job(trial, recordings, seeds, starts, checkpoints, report)
-    fitted = {"carom": _by_carom, "paper": _by_paper, "oracle": _by_oracle}[learner.recipe](job)
+    recordings = [experiment.record(seed) for seed in seeds]
     known = {
         "experiment": "grid",
         "model": trial.learner,
@@ -204,7 +227,9 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
         "bounces": trial.bounces,
     }
     rows = []
-    for seed, (forecasts, details) in zip(seeds, fitted, strict=True):
+    fitted = _RECIPES[learner.recipe](trial, recordings, seeds, checkpoints, report)
+    for seed, (found, details) in zip(seeds, fitted, strict=True):
+        forecasts = _forecasts(found, starts)
         error, *others = [paper_rmse(one, truth) for one, truth in zip(forecasts, truths, strict=True)]
         metrics = {"paper_rmse": error, "held_out_median": float(np.median(others))}
         metrics |= impact_metrics(rises(forecasts[0]), rises(truths[0]))
@@ -212,61 +237,51 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
     return {"rows": rows}
 
 
-class _Job(NamedTuple):
-    """What a recipe is given in one trial."""
-
-    trial: Trial
-    recordings: list[Recording]
-    seeds: Sequence[int]
-    starts: list[State]
-    checkpoints: Path
-    report: ProgressCallback
+_Fitted = tuple[AbstractModel | AbstractSystem, Metrics]
+"""A model, or the oracle's system, and metrics of the fit."""
 
 
-_Fitted = tuple[list[Motion], Metrics]
-"""Forecasts of one seed from every start, and metrics of its fit."""
+def _by_carom(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
+    fits = fit_latent_many(recordings, trial.experiment.settings, seeds=seeds, checkpoints=checkpoints)
+    return [(fit.model, fit_metrics(fit) | parameter_metrics(fit)) for fit in fits]
 
 
-def _by_carom(job: _Job) -> list[_Fitted]:
-    settings = job.trial.experiment.settings
-    fits = fit_latent_many(job.recordings, settings, seeds=job.seeds, checkpoints=job.checkpoints)
-    return [(_forecasts(fit.model, job.starts), fit_metrics(fit)) for fit in fits]
-
-
-def _by_paper(job: _Job) -> list[_Fitted]:
-    settings, name = job.trial.training, LEARNERS[job.trial.learner].model
+def _by_paper(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
+    settings, name = trial.training, LEARNERS[trial.learner].model
     kind, options = MODELS[PAPER_BALL.trained[name].model], PAPER_BALL.options("published", name)
     models = [
         kind.for_recording(recording, key=jax.random.key(seed), **options)
-        for recording, seed in zip(job.recordings, job.seeds, strict=True)
+        for recording, seed in zip(recordings, seeds, strict=True)
     ]
-    fits = fit_many(
-        models, job.recordings, settings, seeds=job.seeds, progress=job.report, checkpoints=job.checkpoints
-    )
-    details = {"training_steps": job.trial.training_steps, "epochs": settings.epochs}
+    fits = fit_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
+    training = {"training_steps": trial.training_steps, "epochs": settings.epochs}
     return [
-        (
-            _forecasts(fit.model, job.starts),
-            {"failed": fit.failed, "seconds": fit.seconds / len(fits)} | details,
-        )
-        for fit in fits
+        (fit.model, {"failed": fit.failed, "seconds": fit.seconds / len(fits)} | training) for fit in fits
     ]
 
 
-def _by_oracle(job: _Job) -> list[_Fitted]:
-    experiment, found = job.trial.experiment, []
-    for recording in job.recordings:
-        fit = fit_oracle(
-            experiment.system, recording, bounds={"gravity": (9.0, 10.6)}, solve=experiment.motion
-        )
-        found.append(([_exact_forecast(fit.system, start) for start in job.starts], fit.parameters))
-        job.report(len(found) / len(job.recordings))
+def _by_oracle(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
+    experiment, found = trial.experiment, []
+    for recording in recordings:
+        bounds = {"gravity": (9.0, 10.6)}
+        fit = fit_oracle(experiment.system, recording, bounds=bounds, solve=experiment.motion)
+        found.append((fit.system, fit.parameters))
+        report(len(found) / len(recordings))
     return found
 
 
-def _forecasts(model: AbstractModel, starts: list[State]) -> list[Motion]:
+_RECIPES: dict[str, Callable[..., list[_Fitted]]] = {
+    "carom": _by_carom,
+    "paper": _by_paper,
+    "oracle": _by_oracle,
+}
+
+
+def _forecasts(fitted: AbstractModel | AbstractSystem, starts: list[State]) -> list[Motion]:
+    if isinstance(fitted, AbstractSystem):
+        return [_exact_forecast(fitted, start) for start in starts]
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
-    together = jax.tree.map(np.asarray, forecast_many(model, stacked, FORECAST_STEPS))
+    together = jax.tree.map(np.asarray, forecast_many(fitted, stacked, FORECAST_STEPS))
     return [Forecast(*(part[index] for part in together)) for index in range(len(starts))]
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import polars as pl
 
 from carom.digits import MISSING, number
@@ -133,7 +134,7 @@ def classifier_table(rows: pl.DataFrame) -> Table:
             "true impacts": _of("gap", cell("impacts", lambda counts: f"{counts.sum():.0f}")),
             "{model}: wrong": lambda group: " / ".join(_totals(group, "mistimed", "missed", "spurious")),
             "{model}: all on time": lambda group: (
-                f"{100 * group['on_time'].sum() / group['forecasts'].sum():.0f} %"
+                f"{100 * sum(group['on_time']) / sum(group['forecasts']):.0f} %"
             ),
             "{model}: error": cell("held_out_median", median_text),
         },
@@ -249,8 +250,7 @@ def _ratio_to(oracle: str) -> Cell:
 
 
 def _deviation(values: pl.Series) -> str:
-    deviation = values.std()
-    return MISSING if deviation is None else number(float(deviation))  # pyright: ignore[reportArgumentType]
+    return number(float(np.std(values.to_numpy(), ddof=1))) if len(values) > 1 else MISSING
 
 
 def _signed(value: float) -> str:

@@ -14,7 +14,7 @@ from carom.reproduction.paper.animation import write_animations
 from carom.reproduction.paper.figures import write_figures
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.tables import experiment_table, fits_of, summary_tables
-from carom.reproduction.paper.trials import load_group, trial_errors
+from carom.reproduction.paper.trials import load_errors, load_trials
 from tests.reproduction.synthetic_trials import ERRORS, SAMPLES, write_trials
 
 FIGURES = ["ablations", "ball-table.text", "ball.text", "cradle.text", "damped-pendulum.text"]
@@ -108,11 +108,11 @@ def test_trials_are_in_the_order_of_the_paper(trials: tuple[Path, Results]):
     assert list(fits["experiment"].unique(maintain_order=True)) == [
         *dict.fromkeys(name for name, _ in ERRORS)
     ]
-    group = load_group(fits, folder, "ball", "text")
+    group = load_trials(fits, folder, "ball", "text")
     assert list(group) == ["CD-Lagrange", "CD-Lagrange (no touch)", "ResNet", "ResNetContact"]
-    assert list(trial_errors(fits, "ball", "text")) == [*group, "oracle"]
-    assert group["CD-Lagrange"].scores.median_index == 1
-    assert group["ResNetContact"].scores.median_index == 0
+    assert list(load_errors(fits, "ball", "text")) == [*group, "oracle"]
+    assert group["CD-Lagrange"].median_index == 1
+    assert group["ResNetContact"].median_index == 0
 
 
 def test_page_needs_nothing_but_itself(page: tuple[str, Page]):
@@ -164,7 +164,7 @@ def test_unreadable_arrays_are_named(tmp_path: Path):
     path = tmp_path / "ball.text.CD-Lagrange.npz"
     path.write_bytes(b"PK")
     with pytest.raises(InputError, match=r"ball\.text\.CD-Lagrange\.npz"):
-        load_group(fits, tmp_path, "ball", "text")
+        load_trials(fits, tmp_path, "ball", "text")
     path.unlink()
     with pytest.raises(InputError, match=r"CD-Lagrange\.json.* are missing.*delete it"):
-        load_group(fits, tmp_path, "ball", "text")
+        load_trials(fits, tmp_path, "ball", "text")
