@@ -5,7 +5,7 @@ Example:
     >>> truth = carom.systems.BouncingBall(restitution=0.9)
     >>> recording = carom.simulate(truth, steps=60, step_size=0.02, noise=0.1, seed=0)
     >>> model = carom.models.CDLagrangeNetwork.for_recording(recording, hidden=32, key=jax.random.key(0))
-    >>> fit = carom.fit(model, recording, carom.WindowedSettings(epochs=10))
+    >>> fit = carom.fit(model, recording, carom.TrainingSettings(epochs=10))
     >>> carom.forecast(fit.model, recording.start, steps=100).position.shape
     (101, 1, 1)
 """
@@ -29,7 +29,7 @@ from carom.estimation import LatentFit, LatentSettings, Learned, TouchSensor
 from carom.fits import fit, load_model, save_model
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import forecast
-from carom.training import Fit, WindowedSettings, fit_many
+from carom.training import TrainingResult, TrainingSettings, train_many
 from carom.types import State
 from carom.version import __version__
 
@@ -37,7 +37,6 @@ enable_compilation_cache()
 multiply_in_full_precision()
 
 __all__ = [
-    "Fit",
     "InputError",
     "LatentFit",
     "LatentSettings",
@@ -47,14 +46,14 @@ __all__ = [
     "Scene",
     "State",
     "TouchSensor",
+    "TrainingResult",
+    "TrainingSettings",
     "Wall",
-    "WindowedSettings",
     "__version__",
     "data",
     "estimation",
     "evaluation",
     "fit",
-    "fit_many",
     "fits",
     "forecast",
     "integrators",
@@ -66,6 +65,7 @@ __all__ = [
     "save_model",
     "simulate",
     "systems",
+    "train_many",
     "training",
     "write_recording",
     "write_system_file",

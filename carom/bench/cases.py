@@ -7,7 +7,7 @@ from carom.data import Recording, simulate
 from carom.errors import InputError
 from carom.models import MODELS, AbstractModel
 from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle, Pendulum
-from carom.training import WindowedSettings
+from carom.training import TrainingSettings
 
 REFERENCE_FORECAST_SECONDS, FORECAST_STEPS = 2.3, 500
 """A forecast of one ball over so many steps by the published code."""
@@ -15,7 +15,7 @@ REFERENCE_FIT_CPU_SECONDS, REFERENCE_EPOCHS = 300, 3000
 """Its training of the ball's CD-Lagrange network, and the epochs that this takes."""
 TOLERATED_ERROR = 0.06
 """What a fit of the ball must reach to count."""
-SETTINGS = WindowedSettings(
+SETTINGS = TrainingSettings(
     learning_rate=1e-2, schedule="constant", reduction="sum", contact_inputs="predicted", l2=5e-3
 )
 """The recipe of the published code, batch 32 and horizon 10."""

@@ -11,7 +11,7 @@ from carom.data import simulate
 from carom.estimation import LatentSettings, Learned, fit_latent
 from carom.evaluation import paper_rmse
 from carom.models import CDLagrangeNetwork, forecast
-from carom.training import fit_windowed
+from carom.training import train
 from carom.types import State
 
 STEPS, STEP_SIZE, NOISE = 519, 0.02, 0.2
@@ -32,7 +32,7 @@ def fit_by_paper(*, epochs: int) -> dict[str, float]:
     """By the paper's recipe as published: touch, restitution and masses given."""
     ball, recording = SYSTEMS["ball"], record("ball")
     model = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(0), activation="softplus")
-    fit = fit_windowed(model, recording, replace(SETTINGS, epochs=epochs))
+    fit = train(model, recording, replace(SETTINGS, epochs=epochs))
     steps = recording.samples - 1
     truth = ball.scheme(ball.start, steps=steps, step_size=recording.step_size, velocity_grid="sample")
     error = paper_rmse(forecast(fit.model, _single(ball.start), steps), truth)

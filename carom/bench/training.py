@@ -6,7 +6,7 @@ from dataclasses import replace
 from carom.bench.cases import SETTINGS
 from carom.data import Recording
 from carom.models import AbstractModel
-from carom.training import fit_windowed
+from carom.training import train
 
 
 def measure_training(
@@ -16,13 +16,13 @@ def measure_training(
     settings = replace(SETTINGS, epochs=epochs)
     steps = epochs * -(-(recording.samples - settings.horizon) // settings.batch_size)
 
-    def train() -> tuple[float, float]:
+    def timed() -> tuple[float, float]:
         wall, cpu = time.perf_counter(), time.process_time()
-        fit_windowed(model, recording, settings)
+        train(model, recording, settings)
         return time.perf_counter() - wall, time.process_time() - cpu
 
-    first, _ = train()
-    walls, cpus = zip(*(train() for _ in range(repeats)), strict=True)
+    first, _ = timed()
+    walls, cpus = zip(*(timed() for _ in range(repeats)), strict=True)
     return {
         "training_steps_per_second": steps / min(walls),
         "training_steps_per_cpu_second": steps / min(cpus),

@@ -17,13 +17,13 @@ from carom.fits.plan import FitPlan, plan_fit
 from carom.models import forecast as forecast_model
 from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
-from carom.training import Fit, WindowedSettings
+from carom.training import TrainingResult, TrainingSettings
 
 HELD_OUT = "error of forecasts of what was held out, noise included"
 
 
 @dataclass(frozen=True)
-class PaperSettings(WindowedSettings):
+class PaperSettings(TrainingSettings):
     """The paper's recipe on the command line, where `--touch` serves both recipes."""
 
     touch: tyro.conf.Suppress[Literal["observed", "none"]] = "observed"  # pyright: ignore
@@ -112,7 +112,7 @@ def fit(
         hidden=hidden,
         ensemble=ensemble,
         memory=memory,
-        settings=WindowedSettings(**vars(settings)),
+        settings=TrainingSettings(**vars(settings)),
         seed=seed,
     )
     plan = plan_fit(options, recording, *read_described(recording, system))
@@ -124,7 +124,7 @@ def fit(
         _show_trained(result, plan, out, json=json)
 
 
-def _show_trained(result: Fit, plan: FitPlan, out: Path, *, json: bool) -> None:
+def _show_trained(result: TrainingResult, plan: FitPlan, out: Path, *, json: bool) -> None:
     data, model = plan.recording, plan.options.model
     losses = {name: float(part[-1]) for name, part in result.history._asdict().items()}
     seconds = result.seconds
@@ -188,7 +188,7 @@ def _show_latent(result: LatentFit, plan: FitPlan, out: Path, *, json: bool) -> 
     print(f"Written to {out}. Look at it with: carom report {out}")
 
 
-def _held_out_error(result: Fit | LatentFit, plan: FitPlan) -> float | None:
+def _held_out_error(result: TrainingResult | LatentFit, plan: FitPlan) -> float | None:
     if not plan.split.held_out:
         return None
     noise = (result.noise[0], result.noise[1]) if isinstance(result, LatentFit) else None

@@ -16,7 +16,7 @@ from carom.evaluation import forecast_held_out, held_out_error
 from carom.fits import recording_hash
 from carom.models import MODELS, AbstractModel
 from carom.storage.atomic import atomic_write
-from carom.training import WindowedSettings, fit_windowed
+from carom.training import TrainingSettings, train
 
 PAPER_MODELS = ("cd-lagrange", "vin", "resnet", "contact-resnet")
 CAROM = "carom"
@@ -47,7 +47,7 @@ def rank_models(
     *,
     share: float,
     latent: LatentSettings,
-    windowed: WindowedSettings,
+    windowed: TrainingSettings,
     learn: Learn,
     hidden: int = 500,
     seed: int = 0,
@@ -82,7 +82,7 @@ def rank_models(
                 noise, reason = fit.noise, " ".join(fit.misfit.messages)
             else:
                 untrained = _untrained(name, split.training, learn, hidden, seed)
-                fit = fit_windowed(untrained, split.training, windowed, seed=seed, checkpoints=checkpoints)
+                fit = train(untrained, split.training, windowed, seed=seed, checkpoints=checkpoints)
                 noise, reason = None, ""
         except InputError as error:
             found.append(Ranked(name, None, (), None, str(error)))

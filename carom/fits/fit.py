@@ -13,8 +13,7 @@ from carom.estimation.result import LatentFit
 from carom.estimation.settings import LatentSettings
 from carom.estimation.stages import fit_latent
 from carom.models import AbstractModel
-from carom.training.loss import WindowedSettings
-from carom.training.recipe import Fit, fit_windowed
+from carom.training import TrainingResult, TrainingSettings, train
 from carom.types import State
 
 
@@ -36,18 +35,18 @@ def fit(
 def fit(
     subject: AbstractModel,
     recording: Recording,
-    settings: WindowedSettings | None = None,
+    settings: TrainingSettings | None = None,
     *,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
-) -> Fit: ...
+) -> TrainingResult: ...
 
 
 def fit(
     subject: Recording | AbstractModel,
     recording: Recording | None = None,
-    settings: LatentSettings | WindowedSettings | None = None,
+    settings: LatentSettings | TrainingSettings | None = None,
     *,
     touch: Touch | None = None,
     learned: Learned | None = None,
@@ -55,7 +54,7 @@ def fit(
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
-) -> LatentFit | Fit:
+) -> LatentFit | TrainingResult:
     """Fit a recording by the recipe `carom`, or train a given model on one by the paper's recipe.
 
     Arguments:
@@ -81,10 +80,8 @@ def fit(
     if isinstance(subject, AbstractModel):
         if recording is None or isinstance(settings, LatentSettings):
             raise InputError("To train a model, pass a recording and settings of the paper's recipe.")
-        return fit_windowed(
-            subject, recording, settings, seed=seed, progress=progress, checkpoints=checkpoints
-        )
-    if recording is not None or isinstance(settings, WindowedSettings):
+        return train(subject, recording, settings, seed=seed, progress=progress, checkpoints=checkpoints)
+    if recording is not None or isinstance(settings, TrainingSettings):
         raise InputError("To fit a recording by the recipe carom, pass it alone, with its own settings.")
     chosen = settings or LatentSettings()
     if touch is not None:

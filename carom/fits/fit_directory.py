@@ -21,7 +21,7 @@ from carom.models import AbstractModel
 from carom.storage.atomic import atomic_write
 from carom.storage.input_file import complaint, require_file
 from carom.storage.tensor_file import read_tensors, write_tensors
-from carom.training.recipe import Fit
+from carom.training import TrainingResult
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "run.json"
 ALTERNATIVES, MOTIONS, RECORDING = "alternatives.safetensors", "motions.safetensors", "recording.parquet"
@@ -35,7 +35,7 @@ alternatives. All but the timing are the same, byte for byte, whenever the same 
 
 
 def save_run(
-    fit: Fit | LatentFit,
+    fit: TrainingResult | LatentFit,
     folder: str | os.PathLike[str],
     *,
     recording: Recording,

@@ -11,7 +11,7 @@ from carom.estimation.parameters.sharing import Laws
 from carom.estimation.parameters.unknowns import Learned
 from carom.models.impact_network import Field
 from carom.models.variational_integrator_network import Scheme
-from carom.training.loss import WindowedSettings
+from carom.training import TrainingSettings
 
 Recipe = Literal["carom", "paper"]
 TouchOption = Literal["observed", "inferred", "imperfect", "none"]
@@ -47,7 +47,7 @@ class FitOptions:
         carom.errors.InputError: --touch none: the recipe carom has --touch inferred for that.
     """
 
-    settings: WindowedSettings = field(default_factory=WindowedSettings)
+    settings: TrainingSettings = field(default_factory=TrainingSettings)
     sensor: TouchSensor = field(default_factory=TouchSensor)
     recipe: Recipe = "carom"
     touch: TouchOption | None = None
@@ -86,7 +86,7 @@ class FitOptions:
     def _require_carom(self) -> None:
         if self.model != "cd-lagrange":
             raise InputError(f"--model {self.model} needs the paper's recipe; add --recipe paper.")
-        if self.settings != WindowedSettings():
+        if self.settings != TrainingSettings():
             raise InputError(
                 "Options of the paper's recipe were given; add --recipe paper, or leave them out."
             )

@@ -17,8 +17,7 @@ from carom.fits.fit_directory import save_run
 from carom.fits.new_fit_directory import NewRun, new_run_folder
 from carom.fits.options import FitOptions, learned_from
 from carom.models import MODELS, AbstractModel
-from carom.training.loss import WindowedSettings
-from carom.training.recipe import Fit, fit_many, together
+from carom.training import TrainingResult, TrainingSettings, stack_models, train_many
 from carom.training.windows import recorded_windows
 
 
@@ -42,7 +41,7 @@ class FitPlan:
     split: Split
     names: tuple[str, ...]
     options: FitOptions
-    settings: LatentSettings | WindowedSettings
+    settings: LatentSettings | TrainingSettings
     model_options: dict[str, Any]
     notes: tuple[str, ...] = ()
 
@@ -60,7 +59,7 @@ class FitPlan:
 
     def make(
         self, out: Path, *, overwrite: bool = False, progress: Callable[[float], None] | None = None
-    ) -> Fit | LatentFit:
+    ) -> TrainingResult | LatentFit:
         """Fit, and write the run folder; the same call continues one that was killed.
 
         Arguments:
@@ -106,11 +105,11 @@ class FitPlan:
         return result
 
     def _train(
-        self, settings: WindowedSettings, new: NewRun, progress: Callable[[float], None] | None
-    ) -> tuple[Fit, AbstractModel | None, int]:
+        self, settings: TrainingSettings, new: NewRun, progress: Callable[[float], None] | None
+    ) -> tuple[TrainingResult, AbstractModel | None, int]:
         """The first fit that ends well, all of those where there are several, and the seed of the first."""
         seeds = range(self.options.seed, self.options.seed + self.options.ensemble)
-        results = fit_many(
+        results = train_many(
             [self._untrained(seed) for seed in seeds],
             [self.training],
             settings,
@@ -125,7 +124,7 @@ class FitPlan:
             raise InputError(
                 "Training ended in numbers that are not finite; choose a smaller --learning-rate."
             )
-        others = together([one.model for one in finished]) if self.options.ensemble > 1 else None
+        others = stack_models([one.model for one in finished]) if self.options.ensemble > 1 else None
         first = next(number for number, one in enumerate(results) if not one.failed)
         return finished[0], others, seeds[first]
 

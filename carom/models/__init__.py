@@ -8,7 +8,7 @@ from carom.models.impact_network import ImpactNetwork
 from carom.models.resnet import ResNet
 from carom.models.transfer import in_scene
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
-from carom.networks import LinearisedPotential, PotentialNetwork, for_training
+from carom.networks import LinearisedPotential, PotentialNetwork
 
 MODELS: dict[str, type[AbstractModel]] = {
     "cd-lagrange": CDLagrangeNetwork,
@@ -35,7 +35,6 @@ __all__ = [
     "ResNet",
     "VariationalIntegratorNetwork",
     "batched_rollout",
-    "for_training",
     "forecast",
     "forecast_many",
     "in_scene",

@@ -17,11 +17,11 @@ from carom.models import CDLagrangeNetwork, Forecast, forecast
 from carom.plotting.style import DATA, figure_style, line
 from carom.storage.atomic import atomic_write
 from carom.systems import BouncingBall
-from carom.training import WindowedSettings, fit_windowed
+from carom.training import TrainingSettings, train
 from carom.types import Trajectory
 
 STEPS, STEP_SIZE, NOISE = 519, 0.02, 0.2
-SETTINGS = WindowedSettings(
+SETTINGS = TrainingSettings(
     epochs=600, learning_rate=1e-2, schedule="cosine", l2=1e-4, reduction="sum", contact_inputs="observed"
 )
 CAROM, PAPER, ORACLE = "recipe carom, no touch, e and floor unknown", "recipe paper, with touch", "oracle"
@@ -50,9 +50,7 @@ def run_demo(
     latent = fit_latent(recording, settings, starts=[ball.start], seed=seed)
     tell(CAROM, 1.0)
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
-    windowed = fit_windowed(
-        untrained, recording, SETTINGS, seed=seed, progress=lambda share: tell(PAPER, share)
-    )
+    windowed = train(untrained, recording, SETTINGS, seed=seed, progress=lambda share: tell(PAPER, share))
     start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
     forecasts = {
         CAROM: forecast(latent.model, start, STEPS),

@@ -9,7 +9,7 @@ from carom.data.io.toml_table import TomlTable
 from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.fits.options import FitOptions
 from carom.storage.input_file import complaint
-from carom.training.loss import WindowedSettings
+from carom.training import TrainingSettings
 
 LARGEST = 10**9
 _ELSEWHERE = ("settings", "sensor", "hold_out", "seed")
@@ -23,7 +23,7 @@ _PLACES = {
 
 OPTIONS: dict[str, Any] = {
     **{name: kind for name, kind in get_type_hints(FitOptions).items() if name not in _ELSEWHERE},
-    **{name: kind for name, kind in get_type_hints(WindowedSettings).items() if name != "touch"},
+    **{name: kind for name, kind in get_type_hints(TrainingSettings).items() if name != "touch"},
     **{f"sensor.{name}": kind for name, kind in get_type_hints(TouchSensor).items()},
 }
 """The type of every option, taken from where the option is declared."""
@@ -83,7 +83,7 @@ def fit_options(values: Mapping[str, Any], *, hold_out: float, seed: int) -> Fit
         >>> fit_options({"recipe": "paper", "epochs": 5}, hold_out=0.2, seed=1).settings.epochs
         5
     """
-    own = get_type_hints(WindowedSettings).keys() - {"touch"}
+    own = get_type_hints(TrainingSettings).keys() - {"touch"}
     settings, sensor, rest = {}, {}, {}
     for key, value in values.items():
         if key in own:
@@ -94,7 +94,7 @@ def fit_options(values: Mapping[str, Any], *, hold_out: float, seed: int) -> Fit
             rest[key] = value
     return FitOptions(
         **rest,
-        settings=WindowedSettings(**settings),
+        settings=TrainingSettings(**settings),
         sensor=TouchSensor(**sensor),
         hold_out=hold_out,
         seed=seed,

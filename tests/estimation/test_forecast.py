@@ -16,7 +16,7 @@ from carom.evaluation import forecast_held_out
 from carom.fits.posterior_file import load_alternatives, save_alternatives
 from carom.models import CDLagrangeNetwork, ImpactNetwork, ResNet
 from carom.systems import BouncingBall
-from carom.training import together
+from carom.training import stack_models
 from carom.types import State
 
 SETTINGS = carom.LatentSettings(learned=carom.Learned(restitution="constant"))
@@ -62,7 +62,7 @@ def test_the_last_state_is_as_uncertain_as_a_straight_line_makes_it():
     time = step * np.arange(count)
     height = 50 - 0.5 * 9.81 * time**2
     noisy = height + noise * np.random.default_rng(0).standard_normal(count)
-    spread = _spread_of_ends(together([model] * 400), Run(time, noisy[:, None, None]), noise)
+    spread = _spread_of_ends(stack_models([model] * 400), Run(time, noisy[:, None, None]), noise)
     centred = time - time.mean()
     expected = noise * np.sqrt(1 / count + centred[-1] ** 2 / (centred @ centred))
     np.testing.assert_allclose(spread, expected, rtol=0.15)
@@ -141,7 +141,7 @@ def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
     scene = ball[2].model.scene
     members = [ResNet(scene, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
     path = tmp_path / "alternatives.safetensors"
-    save_alternatives(together(members), path)
+    save_alternatives(stack_models(members), path)
     loaded = load_alternatives(path, members[0])
     ahead = forecast_from(members[0], State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5, alternatives=loaded)
     each = [

@@ -45,7 +45,7 @@ from carom.reproduction.measured.recordings import (
 from carom.reproduction.paper.trials import ORACLE_FILE, load_oracle, load_units
 from carom.storage.checkpoints import Progress
 from carom.storage.tensor_file import write_tensors
-from carom.training import together
+from carom.training import stack_models
 from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
 from tests.reproduction.synthetic_trials import write_units
 from tests.reproduction.test_measured_data import folder_of
@@ -190,7 +190,7 @@ def run_folder(damaged: str) -> Callable[[Path], list[bytes]]:
         recording = ball(runs=2)
         trained = [ImpactNetwork(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
         save_model(trained[0], folder / MODEL, notes=NOTES)
-        save_alternatives(together(trained[1:]), folder / ALTERNATIVES)
+        save_alternatives(stack_models(trained[1:]), folder / ALTERNATIVES)
         motions = {
             f"{number}.{channel}": getattr(run, channel)
             for number, run in enumerate(hold_out(recording, NOTES["hold_out"]).training.runs)

@@ -12,7 +12,7 @@ from carom.estimation import fit_latent
 from carom.models import CDLagrangeNetwork
 from carom.storage.checkpoints import Progress
 from carom.storage.program_cache import KeptFunction
-from carom.training import fit_many
+from carom.training import train_many
 
 
 class Killed(BaseException):
@@ -91,17 +91,17 @@ def test_a_fit_together_continues_from_any_chunk(tmp_path, monkeypatch):
     ball = carom.systems.BouncingBall()
     recording = carom.simulate(ball, steps=40, step_size=0.02, noise=0.05, seed=1)
     models = [CDLagrangeNetwork.for_recording(recording, hidden=4, key=jax.random.key(k)) for k in range(2)]
-    settings = carom.WindowedSettings(epochs=30)
-    expected = fit_many(models, [recording], settings, seeds=[0, 1])
+    settings = carom.TrainingSettings(epochs=30)
+    expected = train_many(models, [recording], settings, seeds=[0, 1])
 
     def told(share: float) -> None:
         if share > 0.5:
             raise Killed
 
     with pytest.raises(Killed):
-        fit_many(models, [recording], settings, seeds=[0, 1], progress=told, checkpoints=tmp_path)
+        train_many(models, [recording], settings, seeds=[0, 1], progress=told, checkpoints=tmp_path)
     shares: list[float] = []
-    found = fit_many(
+    found = train_many(
         models, [recording], settings, seeds=[0, 1], progress=shares.append, checkpoints=tmp_path
     )
     for one, other in zip(expected, found, strict=True):

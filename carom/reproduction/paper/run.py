@@ -24,7 +24,7 @@ from carom.reproduction.paper.scores import held_out_starts, illustration, score
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import read_result, write_arrays, write_result
 from carom.systems import AbstractSystem
-from carom.training import fit_many
+from carom.training import train_many
 from carom.types import State, Trajectory
 
 
@@ -129,7 +129,7 @@ def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
         for recording, seed in zip(recordings, unit.seeds, strict=True)
     ]
     path = folder / f"{unit.stem}.json"
-    fits = fit_many(
+    fits = train_many(
         models, recordings, settings, seeds=unit.seeds, progress=tell, checkpoints=unfinished(path)
     )
 

@@ -31,7 +31,7 @@ from carom.reproduction.paper.scores import HELD_OUT_STARTS, held_out_starts, si
 from carom.reproduction.recipe.rows import ROWS, Row
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractSystem, BouncingBall
-from carom.training import WindowedSettings, fit_many
+from carom.training import TrainingSettings, train_many
 from carom.types import State, Trajectory
 
 NOISES = (0.0, 0.05, 0.2, 0.5, 1.0)
@@ -96,7 +96,7 @@ class Cell:
         return replace(_BALL, touch=touch, noise=self.noise, steps=recorded_steps(self.bounces))
 
     @property
-    def training(self) -> WindowedSettings:
+    def training(self) -> TrainingSettings:
         """The paper's recipe as in the authors' code, for as many epochs as `training_steps` make."""
         settings = _PAPER.settings("published", LEARNERS[self.learner].model)
         windows = self.row.steps + 1 - settings.horizon
@@ -242,7 +242,7 @@ def _by_paper(job: _Job) -> list[_Fitted]:
         kind.for_recording(recording, key=jax.random.key(seed), **options)
         for recording, seed in zip(job.recordings, job.seeds, strict=True)
     ]
-    fits = fit_many(
+    fits = train_many(
         models, job.recordings, settings, seeds=job.seeds, progress=job.tell, checkpoints=job.checkpoints
     )
     return [
