@@ -35,6 +35,7 @@ class TrainingSettings:
         touch: whether the recorded touch drives the impulses, or the model's own soft contact signal.
     """
 
+    # Horizon, stride and batch size are those of the published code; the paper does not state them.
     horizon: int = 10
     stride: int = 1
     batch_size: int = 32
@@ -52,6 +53,7 @@ class TrainingSettings:
                 raise InputError(f"{name} must be at least 1, but it is {getattr(self, name)}.")
         if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate must be positive, but it is {self.learning_rate}.")
+        # Zero is allowed here, unlike above: it switches the penalty off.
         if not (np.isfinite(self.l2) and self.l2 >= 0):
             raise InputError(f"l2 must not be negative, but it is {self.l2}.")
         require_choice("schedule", self.schedule, Schedule)
