@@ -56,7 +56,7 @@ def test_names_are_not_markup():
 def test_models_and_a_trained_fit(recording):
     model = carom.models.CDLagrangeNetwork.for_recording(recording, hidden=8, key=jax.random.key(0))
     assert "CDLagrangeNetwork" in "".join(parsed(model._repr_html_()).itertext())
-    fit = carom.fit(model, recording, carom.WindowedSettings(epochs=3))
+    fit = carom.fit(model, recording, carom.TrainingSettings(epochs=3))
     page = parsed(fit._repr_html_())
     assert "epochs" in "".join(page.itertext())
     assert len(page.findall(".//polyline")) == 3

@@ -7,7 +7,7 @@ from carom.models.contact_signal import AbstractContactSignal, BodyTouch, Candid
 from carom.models.mechanism import Mechanism, in_scene
 from carom.models.resnet import ResNet
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
-from carom.networks import LinearisedPotential, PotentialNetwork, for_training
+from carom.networks import LinearisedPotential, PotentialNetwork
 
 MODELS: dict[str, type[AbstractModel]] = {
     "cd-lagrange": CDLagrangeNetwork,
@@ -34,7 +34,6 @@ __all__ = [
     "ResNet",
     "VariationalIntegratorNetwork",
     "batched_rollout",
-    "for_training",
     "forecast",
     "forecast_many",
     "in_scene",

@@ -87,6 +87,7 @@ class AbstractModel(eqx.Module):
         """A model for the scene and the step size of a recording; options as for the class."""
         if recording.scene is None:
             raise InputError("This recording has no scene: read it with a system file, or use `with_scene`.")
+        # Every subclass is constructed from a scene and a step size; the abstract class cannot declare it.
         return cls(recording.scene, recording.step_size, **options)  # pyright: ignore
 
     def drift(self, state: State) -> Coordinates:
@@ -201,5 +202,6 @@ def forecast_many(model: AbstractModel, starts: State, steps: int) -> Forecast:
 def as_forecast(start: State, later: State, logits: Float[Array, "steps signals"]) -> Forecast:
     """A forecast from its start, the samples that follow, and the log-odds of the contacts of every step."""
     on_samples = prepend(start, later)
+    # No step ends at the start, so no contact is known there.
     probability = jnp.concatenate([jnp.zeros_like(logits[:1]), jax.nn.sigmoid(logits)])
     return Forecast(on_samples.position, on_samples.velocity, probability)

@@ -130,7 +130,7 @@ class CDLagrangeNetwork(AbstractModel):
         return to_half_grid(state, self.step_size, inertia=self.inertia(), force=self.force)
 
     def leave(self, before: State, after: State, contact: Signal) -> State:
-        if self.scene.velocity_grid == "sample":
+        if self.scene.velocity_grid == "sample":  # recorded velocities are taken as half-step ones
             return after
         inertia, touching = self.inertia(), contact.astype(after.position.dtype)
         return to_sample_grid(before, after, inertia=inertia, geometry=self.scene.geometry, touching=touching)
@@ -139,6 +139,7 @@ class CDLagrangeNetwork(AbstractModel):
         scene, inertia = self.scene, self.inertia()
 
         def project(position, contact):
+            # A projection cannot be scaled: a soft contact is projected where it is likelier than not.
             touching = contact if contact.dtype == bool else contact > 0.5
             return project_overlap(
                 scene.projection, scene.geometry, inertia, position, touching, reference=scene.reference

@@ -142,7 +142,7 @@ class GeometricContact(AbstractContactSignal):
     def cross_entropy(self, logits: Logits, touch: Touch) -> Entropy:
         """The touch of a body is the OR of its contacts: p(no touch) = Π (1 − p_j)."""
         incidence = self.geometry.incidence
-        if (incidence.sum(axis=0) == 1).all():
+        if (incidence.sum(axis=0) == 1).all():  # without the product the logarithms are exact
             body_logits = logits[incidence.argmax(axis=0)]
             log_touch, log_free = jax.nn.log_sigmoid(body_logits), jax.nn.log_sigmoid(-body_logits)
         else:
@@ -172,6 +172,7 @@ class CandidateContact(GeometricContact):
         return self.network.hidden
 
     def logits(self, state: State, arrival: Coordinates) -> Logits:
+        # The arrival and not the departure, where a body about to bounce is still far from the surface.
         return self.network(jnp.concatenate([arrival.ravel(), state.velocity.ravel()]))
 
 

@@ -94,11 +94,11 @@ def fused_forecast(
 def _kernel(position, velocity, potential, *others, scene: Scene, h, activation: Activation, precision):
     """All steps of one block; positional arguments are references into the memory of the device."""
     layers, out = (others[:6], others[6:]) if scene.contacts else ((), others)
-    if layers:  # loaded once, so that the second weights stay where products read their factors
-        layers = (*layers[:2], layers[2][...], *layers[3:])
     effects, n = contact_effects(scene), scene.coordinates
     mass = np.repeat(np.asarray(scene.masses, float), scene.dimension)
     here = pl.ds(pl.program_id(0) * BLOCK, BLOCK)
+    if layers:  # loaded once, so that the second weights stay where products read their factors
+        layers = (*layers[:2], layers[2][...], *layers[3:])
 
     def step(number, state):
         Q, V = state

@@ -77,6 +77,7 @@ class VariationalIntegratorNetwork(AbstractModel):
         h, inertia = self.step_size, self.inertia()
         if self.scheme == "velocity_verlet":
             return velocity_verlet_step(state, h, inertia=inertia, force=self.force)
+        # The backward difference is stored in place of the velocity, so that a state has both positions.
         previous = state.position - h * state.velocity
         following = stormer_verlet_step(previous, state.position, h, inertia=inertia, force=self.force)
         return State(following, (following - state.position) / h)

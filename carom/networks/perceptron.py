@@ -46,6 +46,7 @@ def perceptron(
     """A random network with these layer sizes, inputs and outputs included."""
     glorot = jax.nn.initializers.glorot_uniform()
     keys = jax.random.split(key, len(sizes) - 1)
+    # Transposed, because the initialiser counts inputs along the first axis of a shape.
     weights = tuple(
         glorot(layer_key, shape).T for layer_key, shape in zip(keys, pairwise(sizes), strict=True)
     )

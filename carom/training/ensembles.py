@@ -56,6 +56,7 @@ class Partition(NamedTuple):
         devices = min(devices or len(jax.local_devices()), members)
         memory = MEMORY_FRACTION * device_memory() if memory is None else memory
         most = devices * max(1, int(memory // max(bytes_each, 1)))
+        # Rounded up twice, so that the groups differ by padding only and share one compiled program.
         groups = -(-members // most)
         size = -(-members // groups)
         return cls(members, -(-size // devices) * devices, devices)

@@ -60,6 +60,7 @@ def train_epochs(
         fixed: the parts of the model that are not trained.
     """
     batched = (True, not program.shared, True, False, False)
+    # Count, steps and a shared recording are not copied for every member.
     train = map_members(partial(_train_one, program, fixed), batched, devices=program.devices)
     return train(carry, windows, rates, count, steps)
 
@@ -72,10 +73,11 @@ def _train_one(program: Program, fixed: PyTree, carry, windows: RecordedWindows,
         parameters, optimiser_state, losses, sizes = carry
         index, counts = minibatch(order, number, count, size=size)
         chosen = windows.batch(index, settings.horizon)
-        weight = counts.astype(rates.l2.dtype)
+        weight = counts.astype(rates.l2.dtype)  # 0 for the padding of the last batch
         gradient, means = jax.grad(_loss(settings, fixed), has_aux=True)(parameters, chosen, weight, rates.l2)
         rate = rates.learning_rate
         if settings.schedule == "cosine":
+            # optax.cosine_decay_schedule would compile the number of steps in as a constant.
             done = jnp.minimum(optimiser_state.count.astype(steps.dtype), steps)
             rate = rate * (0.5 * (1 + jnp.cos(jnp.pi * done / steps)))
         with jax.numpy_dtype_promotion("standard"):  # Adam in Optax mixes integers and floats

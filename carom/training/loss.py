@@ -41,7 +41,7 @@ def window_losses(model: AbstractModel, batch: Samples, settings: TrainingSettin
         batch.touch[:, first_target:], batch.position[:, first_target:]
     )
     steps = contact.shape[1]
-    given = contact if settings.touch == "observed" else None
+    given = contact if settings.touch == "observed" else None  # None: the model's own soft signal
     before, after = jax.vmap(consecutive)(batched_rollout(model, starts, given, steps=steps))
     signals = contact if given is not None else _over_steps(model.gate)(before)
     predicted = _over_steps(model.leave)(before, after, signals)
@@ -55,10 +55,11 @@ def window_losses(model: AbstractModel, batch: Samples, settings: TrainingSettin
     entropy = jnp.zeros_like(state)
     if model.contact.size and settings.touch == "observed":
         if settings.contact_inputs == "observed":
+            # Observed inputs are data: no gradient reaches the potential through the half kick of `enter`.
             observed = State(batch.position[:, :-1], batch.velocity[:, :-1])
             before = jax.lax.stop_gradient(_over_steps(model.enter)(observed))
         logits = _over_steps(model.contact_logits)(before)
-        touch = batch.touch[:, -logits.shape[1] :]
+        touch = batch.touch[:, -logits.shape[1] :]  # the label of a step is the touch at its end
         entropy = _reduce(_over_steps(model.contact.cross_entropy)(logits, touch), settings)
 
     squares = sum((jnp.sum(kernel**2) for kernel in model.penalised()), jnp.zeros((), state.dtype))

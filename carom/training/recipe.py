@@ -131,6 +131,7 @@ def train_many(
     # Arrays rather than numbers, which would be compiled into the program as constants.
     count = jnp.asarray(counts[0], jnp.int32)
     steps = jnp.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype)
+    # A checkpoint is found by everything that its numbers depend on.
     described = [
         (type(model).__name__, model.options, model.scene, model.step_size, arrays_by_place(model))
         for model in models
@@ -144,6 +145,7 @@ def train_many(
         stage = work.stage(carry, tuple(Losses._fields))
         history = []
         for done, epochs in _chunks(settings.epochs):
+            # Learning rate and ℓ² are inputs, so that programs are shared between their values.
             part = replace(settings, learning_rate=1.0, l2=0.0, epochs=epochs)
             program = Program(part, sort_rounds(counts[0]), shared, partition.devices)
             make = partial(train_epochs, program, carry, own_windows, own_rates, count, steps, fixed)

@@ -21,7 +21,7 @@ from carom.models import AbstractModel
 from carom.training.settings import TrainingSettings
 
 SHORTEST = 64
-"""The least length that arrays are padded to: shorter recordings gain nothing from smaller programs."""
+"""The least length that arrays are padded to, so that all short recordings share one program."""
 
 
 class Samples(NamedTuple):
@@ -61,6 +61,7 @@ def recorded_windows(
         raise InputError("A model of positions alone needs a horizon of at least 2.")
     runs, dtype = recording.runs, jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))[0].dtype
     position = np.concatenate([run.position for run in runs]).astype(dtype)
+    # Zeros stand in for velocities and touch that were not recorded; the loss then ignores them.
     velocity = [run.velocity for run in runs if run.velocity is not None] or [np.zeros_like(position)]
     touch = [run.touch if run.touch is not None else np.zeros(run.position.shape[:2], bool) for run in runs]
     samples = Samples(
@@ -114,9 +115,9 @@ def shuffled(
 ) -> Int[Array, "length"]:
     """The numbers below `count` in the order of `jax.random.permutation(key, count)`, then the others.
 
-    JAX sorts the numbers by random keys, and the key of each place does not depend on how many places there
-    are. Keys beyond `count` are the largest, and the sort is stable: those numbers keep their places. Unlike
-    `jax.random.permutation`, this takes a `count` that is unknown when the program is compiled.
+    JAX sorts the numbers by random keys, and the key of each entry does not depend on the length of the
+    array. Keys beyond `count` are set to the largest value, and the sort is stable: those entries stay where
+    they are. Unlike `jax.random.permutation`, this takes a `count` unknown when the program is compiled.
 
     Example:
         >>> key = jax.random.key(0)
@@ -124,13 +125,13 @@ def shuffled(
         >>> bool((order[:5] == jax.random.permutation(key, 5)).all()), order[5:].tolist()
         (True, [5, 6, 7])
     """
-    places = jnp.arange(length, dtype=jnp.int32)
+    numbers = jnp.arange(length, dtype=jnp.int32)
     largest = jnp.asarray(np.iinfo(np.uint32).max, jnp.uint32)
-    order = places
+    order = numbers
     for _ in range(rounds):
         key, subkey = jax.random.split(key)
         bits = jax.random.bits(subkey, (length,), jnp.uint32)
-        _, order = jax.lax.sort_key_val(jnp.where(places < count, bits, largest), order)
+        _, order = jax.lax.sort_key_val(jnp.where(numbers < count, bits, largest), order)
     return order
 
 
@@ -138,6 +139,6 @@ def minibatch(
     order: Int[Array, "length"], number: Int[Array, ""] | int, count: Int[Array, ""] | int, *, size: int
 ) -> tuple[Int[Array, "size"], Bool[Array, "size"]]:
     """One batch of an order, and which of its entries count: the last batch is padded with window 0."""
-    places = number * size + jnp.arange(size, dtype=jnp.int32)
-    counts = places < count
-    return jnp.where(counts, order[jnp.minimum(places, len(order) - 1)], 0), counts
+    entries = number * size + jnp.arange(size, dtype=jnp.int32)
+    counts = entries < count
+    return jnp.where(counts, order[jnp.minimum(entries, len(order) - 1)], 0), counts

@@ -73,7 +73,7 @@ def test_a_disk_that_is_full_at_the_end_keeps_the_work(ball, small_disk, capsys,
     assert "cannot be written" in error
     assert [path.name for path in run.iterdir()] == [UNFINISHED]
     small_disk(2**30)
-    monkeypatch.setattr("carom.training.recipe.train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("carom.training.recipe.train_epochs", lambda *_: pytest.fail("trained again"))
     main(command)
     assert load_fitted_model(run)[1]["settings"]["epochs"] == 4
 

@@ -26,7 +26,7 @@ import carom, jax
 samples = int(sys.argv[1])
 recording = carom.simulate(carom.systems.BouncingBall(), steps=samples, step_size=0.02, noise=0.05)
 model = carom.models.ResNet.for_recording(recording, hidden=4, key=jax.random.key(0))
-carom.fit(model, recording, carom.WindowedSettings(epochs=1, batch_size=4096))
+carom.fit(model, recording, carom.TrainingSettings(epochs=1, batch_size=4096))
 print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 """
 

@@ -13,7 +13,7 @@ from carom.estimation import fit_latent
 from carom.estimation.detection.scene_inference import guess_contacts
 from carom.mechanics import Scene, Wall
 from carom.models import CDLagrangeNetwork
-from carom.training import fit_windowed
+from carom.training import train
 from tests.hostile.odd_motions import odd_motion
 
 BALL = Scene(1, 1, (Wall(0, (1.0,)),))
@@ -45,6 +45,6 @@ def test_numbers_beyond_measure_are_refused():
     run = recording.runs[0]
     huge = replace(recording, runs=(replace(run, position=run.position * 1e300),))
     model = CDLagrangeNetwork.for_recording(recording, hidden=4, key=jax.random.key(0))
-    for read in (guess_contacts, fit_latent, lambda huge: fit_windowed(model, huge)):
+    for read in (guess_contacts, fit_latent, lambda huge: train(model, huge)):
         with pytest.raises(InputError, match=r"value of 1e\+301, and nothing beyond 1e\+18 can be fitted"):
             read(huge)

@@ -105,19 +105,19 @@ def test_training_together_equals_training_alone():
 
 
 def test_history_progress_and_failure(ball):
-    shares = []
+    fractions = []
     model = ResNet.for_recording(ball, hidden=16, key=jax.random.key(0))
-    result = train(model, ball, replace(SHORT, epochs=45), progress=shares.append)
+    result = train(model, ball, replace(SHORT, epochs=45), progress=fractions.append)
     assert result.history.state.shape == (45,)
     assert result.history.state[-1] < result.history.state[0]
-    assert shares[-1] == 1
-    assert shares == sorted(shares)
+    assert fractions[-1] == 1
+    assert fractions == sorted(fractions)
     assert not result.failed
     assert train(model, ball, replace(SHORT, learning_rate=1e30)).failed
 
 
 def test_without_touch_the_soft_signal_is_trained(ball):
-    """No labels are used, and yet the contact network moves, through the impulses that it gates."""
+    """Without labels the contact network still learns, through the impulses that it scales."""
     bare = replace(ball, runs=tuple(replace(run, touch=None) for run in ball.runs))
     model = CDLagrangeNetwork.for_recording(bare, hidden=8, contact_hidden=(8,), key=jax.random.key(0))
     result = train(model, bare, replace(SHORT, touch="none"))
@@ -156,7 +156,7 @@ def test_what_does_not_fit_together_is_refused(ball):
 
 
 def test_a_ball_between_two_walls_learns_both():
-    """Touch is recorded per body; which wall it was is told by where the ball is."""
+    """Touch is recorded per body; the position of the ball tells which wall it touched."""
     step, samples = 0.02, 240
     position, velocity, touch = np.empty(samples), np.empty(samples), np.zeros((samples, 1), bool)
     q, v = 0.5, 2.0

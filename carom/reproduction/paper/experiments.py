@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from carom.errors import InputError
 from carom.mechanics import Projection
 from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle, Pendulum
-from carom.training import WindowedSettings
+from carom.training import TrainingSettings
 
 Protocol = Literal["text", "published"]
 PROTOCOLS: tuple[Protocol, ...] = ("text", "published")
@@ -99,9 +99,9 @@ class Experiment:
         """Samples of one recording."""
         return self.published_samples if protocol == "published" else POINTS * self.trajectories
 
-    def settings(self, protocol: Protocol, name: str) -> WindowedSettings:
+    def settings(self, protocol: Protocol, name: str) -> TrainingSettings:
         """The recipe for one of the models."""
-        common = WindowedSettings(batch_size=32, l2=self.l2, schedule="constant")
+        common = TrainingSettings(batch_size=32, l2=self.l2, schedule="constant")
         if protocol == "text":
             chosen = replace(
                 common,
