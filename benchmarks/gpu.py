@@ -30,7 +30,7 @@ import numpy as np
 
 import carom
 from carom.data import Recording
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
 from carom.fits import load_model, save_model
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
@@ -229,7 +229,7 @@ def values(model_path: Path) -> dict[str, np.ndarray]:
         save_model(whole.model, model_path)
     motion = forecast_many(load_model(model_path), from_heights(HEIGHTS), STEPS)
     ball = carom.simulate(BouncingBall(restitution=0.9), steps=400, step_size=0.02, noise=0.1, seed=1)
-    found = fit_latent(ball, LatentSettings(learned=Learned(restitution="constant"))).parameters
+    found = fit_recording(ball, Settings(learn=("restitution", "surfaces"))).parameters
     return {
         "forecast": np.asarray(motion.position),
         "training": np.array([(fit.history.state, fit.history.contact) for fit in fits]),

@@ -60,7 +60,7 @@ def carom_length(samples: int) -> dict[str, float]:
     """The recipe carom with unknown restitution and floor, compilation included."""
     recording = _bouncing(samples)
     cpu = time.process_time()
-    fit = carom.fit(recording, learned=carom.Learned(restitution="constant"))
+    fit = carom.fit(recording, learn=["restitution"])
     restitution = fit.parameters[0]
     return {
         "seconds": time.process_time() - cpu,

@@ -226,6 +226,10 @@ class Mechanism(AbstractModel):
                 velocity = part.flow(velocity, masses, duration)
         return velocity
 
+    def slope(self, position: Coordinates) -> Coordinates:
+        """∂U/∂q."""
+        return -self.conservative_force(position)
+
     def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
         """U, up to a constant."""
         masses = self.bodies.masses

@@ -11,17 +11,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from carom.data import Recording, simulate
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.models import CDLagrangeNetwork, Forecast, forecast
 from carom.plotting.style import DATA, figure_style, line
 from carom.storage.atomic import atomic_write
 from carom.systems import BouncingBall
-from carom.training import WindowedSettings, fit_windowed
+from carom.training import TrainingSettings, train
 from carom.types import Trajectory
 
 STEPS, STEP_SIZE, NOISE = 519, 0.02, 0.2
-SETTINGS = WindowedSettings(
+SETTINGS = TrainingSettings(
     epochs=600, learning_rate=1e-2, schedule="cosine", l2=1e-4, reduction="sum", contact_inputs="observed"
 )
 CAROM, PAPER, ORACLE = "recipe carom, no touch, e and floor unknown", "recipe paper, with touch", "oracle"
@@ -46,13 +46,11 @@ def run_demo(
     recording = simulate(ball, steps=STEPS, step_size=STEP_SIZE, noise=NOISE, seed=seed)
     report = progress or (lambda name, share: None)
     # Released from rest at a known height; everything else is estimated.
-    settings = LatentSettings(learned=Learned(restitution="constant"))
-    latent = fit_latent(recording, settings, starts=[ball.start], seed=seed)
+    settings = Settings(learn=("restitution", "surfaces"))
+    latent = fit_recording(recording, settings, starts=[ball.start], seed=seed)
     report(CAROM, 1.0)
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
-    windowed = fit_windowed(
-        untrained, recording, SETTINGS, seed=seed, progress=lambda share: report(PAPER, share)
-    )
+    windowed = train(untrained, recording, SETTINGS, seed=seed, progress=lambda share: report(PAPER, share))
     start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
     forecasts = {
         CAROM: forecast(latent.model, start, STEPS),

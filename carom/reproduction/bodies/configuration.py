@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from carom.estimation import LatentSettings, Learned
+from carom.estimation import Settings
 from carom.systems import AbstractSystem, BallBox, Billiards, Stairs, fitting_radius
 
 STEP_SIZE = 0.01
@@ -16,12 +16,9 @@ TRAJECTORIES, TRAJECTORY_STEPS = 800, 5
 LEARNING_SEEDS = 3
 """At most, the first ones."""
 MASSES = (1.0, 2.0, 6.0, 8.0, 10.0)
-RESTITUTION_FIT = LatentSettings(
-    learned=Learned(restitution="constant", laws="one", gap=False), scheme="constraint_exact", field="none",
-    hidden=1, starts=1,
-)  # fmt: skip
+RESTITUTION_FIT = Settings(learn=("restitution",), share="all", stepper="constraint_exact", potential="none")
 """Known are radii, walls, masses and that the table is level; unknown e, the start states and the noise."""
-MASS_FIT = replace(RESTITUTION_FIT, learned=replace(RESTITUTION_FIT.learned, masses=True))
+MASS_FIT = replace(RESTITUTION_FIT, learn=("restitution", "masses"))
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Estimation:
         return Billiards(restitution=self.restitution, ball_masses=masses)
 
     @property
-    def settings(self) -> LatentSettings:
+    def settings(self) -> Settings:
         return MASS_FIT if self.quantity == "masses" else RESTITUTION_FIT
 
 
@@ -65,10 +62,7 @@ TRANSFER_TRAJECTORIES, TRANSFER_NOISE, TRANSFER_SECONDS, TRANSFER_STARTS = 400, 
 """To learn from, and their noise; duration of the forecasts, and how many there are."""
 TRANSFER_SEEDS = 1
 """At most, the first ones; every setting takes a fit of its own."""
-TRANSFER_FIT = LatentSettings(
-    learned=Learned(restitution="constant", laws="kind", gap=False), scheme="constraint_exact", hidden=8,
-    starts=1,
-)  # fmt: skip
+TRANSFER_FIT = Settings(learn=("restitution",), share="kind", stepper="constraint_exact", hidden=8, starts=1)
 """Known are radii and walls; unknown the field, and the restitution of walls and of pairs."""
 
 

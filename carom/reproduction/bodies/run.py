@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.data import Recording, Run, add_noise
-from carom.estimation import LatentFit, fit_latent
+from carom.estimation import Fit, fit_recording
 from carom.evaluation import paper_rmse, position_rmse
 from carom.evaluation.oracle import fit_ball_oracle
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
-from carom.models import ImpactNetwork, forecast, in_scene
+from carom.models import Mechanism, forecast, in_scene
 from carom.reproduction.bodies import configuration as config
 from carom.reproduction.recipe.run import fit_metrics
 from carom.storage.fingerprint import fingerprint
@@ -70,14 +70,14 @@ def estimate(task: config.Estimation, seeds: Sequence[int], report: ProgressCall
         assert recording.scene is not None
         # The scene states what is known; what is to be estimated starts at a default.
         known = replace(recording.scene, restitution=1.0, masses=())
-        fit = fit_latent(recording.with_scene(known), task.settings)
+        fit = fit_recording(recording.with_scene(known), task.settings)
         rows += _estimates(task, keys | {"seed": seed, "model": "carom"}, fit)
         rows += _oracle(task, keys | {"seed": seed, "model": "oracle"}, recording, starts)
         report((number + 1) / len(seeds))
     return {"rows": rows}
 
 
-def _estimates(task: config.Estimation, keys: dict[str, Any], fit: LatentFit) -> list[dict[str, Any]]:
+def _estimates(task: config.Estimation, keys: dict[str, Any], fit: Fit) -> list[dict[str, Any]]:
     beginning = "mass" if task.quantity == "masses" else task.quantity
     found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
     estimates = np.array([np.nan if one.value is None else one.value for one in found])
@@ -140,17 +140,17 @@ def transfer(name: str, seeds: Sequence[int], report: ProgressCallback) -> Resul
 
 
 @cache  # since most transfers begin or end where others do
-def learned(setting: config.Setting, seed: int) -> ImpactNetwork:
+def learned(setting: config.Setting, seed: int) -> Mechanism:
     """The model of a setting from short trajectories."""
     recording, _ = short_trajectories(
         setting.system, seed=seed, noise=config.TRANSFER_NOISE, count=config.TRANSFER_TRAJECTORIES,
         step_size=setting.step_size,
     )  # fmt: skip
     scene = replace(setting.system.scene(), restitution=1.0)
-    return fit_latent(recording.with_scene(scene), config.TRANSFER_FIT, seed=seed).model
+    return fit_recording(recording.with_scene(scene), config.TRANSFER_FIT, seed=seed).model
 
 
-def forecast_errors(model: ImpactNetwork, setting: config.Setting, seed: int) -> list[dict[str, float]]:
+def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> list[dict[str, float]]:
     """Errors against exact physics, from starts that no trajectory has.
 
     The paper's error jumps where an impact is mistimed by a sample; that of positions does not.

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from carom.contact_laws import AbstractRestitution, ConstantRestitution
 from carom.data import Run
 from carom.estimation.detection.impacts import find_impacts
-from carom.estimation.parameters.per_run import RunUnknowns, with_run
 from carom.mechanics import Scene
-from carom.models import ImpactNetwork, forecast
+from carom.models import Mechanism, forecast
 from carom.types import State
 
 Velocities = Float[np.ndarray, "collisions 2"]
@@ -63,7 +63,7 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) ->
         seconds: duration of the motion on either side of the contact that the lines are fitted to.
         masked: samples on either side of the impact that the contact may last for.
     """
-    found = find_impacts(run, scene, sensor=None, masses_known=False, blind=masked)
+    found = find_impacts(run, scene, sensor=None, masses_known=False, mask=masked)
     if not found.chosen.any():
         return None
     step = int(np.argmax(np.where(found.chosen[:, 0], found.log_odds[:, 0], -np.inf)))
@@ -93,7 +93,7 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) ->
 
 
 def predict_velocities(
-    model: ImpactNetwork, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
+    model: Mechanism, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
 ) -> Velocities:
     """Velocities after each collision by the model, from its positions and velocities before.
 
@@ -107,12 +107,11 @@ def predict_velocities(
         jnp.asarray([c.position for c in collisions], jnp.float32)[:, :, None],
         jnp.asarray([c.before for c in collisions], jnp.float32)[:, :, None],
     )
-    gaps = jnp.asarray([[c.gap] for c in collisions], jnp.float32) - model.contact.shift[None]
-    known = model.log_mass[1] - model.log_mass[0]
-    masses = jnp.log(jnp.asarray(mass_ratios, jnp.float32))[:, None] - known
-    runs = RunUnknowns(gaps, jnp.zeros((len(collisions), 0)), masses)
+    offsets = jnp.asarray([[c.gap] for c in collisions], jnp.float32)
+    masses = jnp.log(jnp.asarray(mass_ratios, jnp.float32))
+    masses = jnp.stack([jnp.zeros_like(masses), masses], axis=1)
     steps = max(int(c.end[-1]) - c.start for c in collisions)
-    paths = np.asarray(_forecasts(model, starts, runs, steps), float)
+    paths = np.asarray(_forecasts(model, starts, offsets, masses, steps), float)
     slopes = [
         np.polyfit(c.time[c.end] - c.instant, path[c.end - c.start], 1)[0]
         for c, path in zip(collisions, paths, strict=True)
@@ -122,22 +121,25 @@ def predict_velocities(
 
 @eqx.filter_jit
 def _forecasts(
-    model: ImpactNetwork, starts: State, runs: RunUnknowns, steps: int
+    model: Mechanism, starts: State, offsets: Array, masses: Array, steps: int
 ) -> Float[Array, "collisions samples 2"]:
-    def one(start, run):
-        return forecast(with_run(model, run), start, steps).position[:, :, 0]
+    def one(start, offset, mass):
+        places = lambda m: (m.geometry.offset, m.bodies.log_mass)  # noqa: E731
+        return forecast(eqx.tree_at(places, model, (offset, mass)), start, steps).position[:, :, 0]
 
-    return jax.vmap(one)(starts, runs)
+    return jax.vmap(one)(starts, offsets, masses)
 
 
-def with_constant(model: ImpactNetwork, restitution: float) -> ImpactNetwork:
+def with_constant(model: Mechanism, restitution: float) -> Mechanism:
     """The same model with one e at all speeds."""
-    law = jnp.zeros_like(model.restitution).at[:, 0].set(restitution)
-    return eqx.tree_at(lambda m: m.restitution, model, law)
+    law = ConstantRestitution(jnp.full(len(model.geometry), restitution, jnp.float32))
+    return eqx.tree_at(
+        lambda m: m.restitution, model, law, is_leaf=lambda x: isinstance(x, AbstractRestitution)
+    )
 
 
 def best_constant(
-    model: ImpactNetwork, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
+    model: Mechanism, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
 ) -> float:
     """The one e that predicts the measured velocities after these collisions best, by least squares.
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from carom.estimation import LatentSettings, Learned
+from carom.estimation import Settings
 from carom.mechanics import Pair, Scene
-from carom.types import RestitutionKind
 
 DATA_VARIABLE, DEFAULT_DATA = "CAROM_DATA", Path("../shared/data")
 """Where the recordings are: an environment variable, and the directory that is tried without it."""
@@ -25,7 +24,7 @@ EVERY = 5
 """Every fifth run of a series is left out of the fit."""
 CROPPED = 0.25
 """The largest share of a run that is cropped at either end."""
-LAWS: tuple[RestitutionKind, ...] = ("constant", "speed")
+LAWS = {"constant": "restitution", "speed": "restitution-speed"}
 """The data choose between these laws of restitution, by the Bayesian information criterion."""
 SPEEDS = (0.3, 1.0, 2.0)
 """Closing speeds at which laws are tabulated, in m/s."""
@@ -38,17 +37,17 @@ class Series:
     title: str
     other_riders: bool = False
 
-    def settings(self, law: RestitutionKind, *, masked: int) -> LatentSettings:
+    def settings(self, law: str, *, masked: int) -> Settings:
         """A law about which runs scatter, where riders touch in each run, and ratios of masses."""
-        learned = Learned(
-            restitution=law, restitution_per_run=True, gap=False, gap_per_run=True,
-            masses=not self.other_riders, masses_per_run=self.other_riders,
-        )  # fmt: skip
+        masses = "masses-per-run" if self.other_riders else "masses"
         # The track is level: without a field there are no weights, and no need of short segments.
-        return LatentSettings(
-            learned=learned, scheme="constraint_exact", field="none", hidden=1, starts=1, horizons=(),
-            blind=masked,
-        )  # fmt: skip
+        return Settings(
+            learn=(LAWS[law], "restitution-per-run", "surfaces-per-run", masses),
+            stepper="constraint_exact",
+            potential="none",
+            horizons=(),
+            mask=masked,
+        )
 
 
 SERIES = {
@@ -66,7 +65,7 @@ TRAINING_SHARE = 0.8
 PUBLISHED = {"plain network": (0.386, 0.069), "Hamiltonian network": (0.0145, 0.0047)}
 """Energy errors with their standard errors, as published."""
 VARIANTS = {
-    name: LatentSettings(learned=Learned(gap=False, damping=damped), scheme="constraint_exact")
+    name: Settings(learn=("damping",) if damped else (), stepper="constraint_exact")
     for name, damped in (("no damping", False), ("damping", True))
 }
 """The one that does better on the last fifth of the training data is used."""

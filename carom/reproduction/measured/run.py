@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from carom.contact_laws import AbstractRestitution
 from carom.data import Recording, Run
 from carom.errors import InputError
-from carom.estimation import LatentFit, around_impact, fit_latent, fit_latent_many
+from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.models import ImpactNetwork, forecast
+from carom.models import Mechanism, forecast
 from carom.reproduction.measured import configuration as config
 from carom.reproduction.measured.collisions import (
     Collision,
@@ -135,7 +136,7 @@ def run_series(
     series, step_size = SERIES[name], float(np.median(np.diff(runs[0].time)))
     generator = np.random.default_rng([seed, len(runs)])
     cropped = Recording(tuple(crop_at_random(run, generator) for run in runs), step_size, RIDERS)
-    trimmed = around_impact(cropped, STRETCH + masked * step_size, blind=masked)
+    trimmed = around_impact(cropped, STRETCH + masked * step_size, mask=masked)
     collisions = [measure_collision(run, RIDERS, seconds=STRETCH, masked=masked) for run in trimmed.runs]
     out = left_out(len(runs))
     # A run without a detected collision can neither be learned from nor predicted; the table counts them.
@@ -143,7 +144,7 @@ def run_series(
     training, tried = np.flatnonzero(usable & ~out), np.flatnonzero(usable & out)
     recording = replace(trimmed, runs=tuple(trimmed.runs[i] for i in training))
     fits = {
-        law: fit_latent(recording, series.settings(law, masked=masked), seed=seed, checkpoints=checkpoints)
+        law: fit_recording(recording, series.settings(law, masked=masked), seed=seed, checkpoints=checkpoints)
         for law in config.LAWS
     }
     criteria = {law: _information_criterion(fit) for law, fit in fits.items()}
@@ -168,35 +169,38 @@ def run_series(
     learned = [collision for i in training if (collision := collisions[i]) is not None]
     speeds = [collision.closing_speed for collision in learned]
     speeds = np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS)
-    rows += _law(keys, model, fit.law_covariance, speeds)
-    included = fit_latent(recording, series.settings(law, masked=0), seed=seed, checkpoints=checkpoints)
+    rows += _law(keys, model, fit.covariance_of(config.LAWS[law]), speeds)
+    included = fit_recording(recording, series.settings(law, masked=0), seed=seed, checkpoints=checkpoints)
     rows += tidy_rows(keys | {"model": INCLUDED}, fit_metrics(included))
     return rows, _illustration(fit, recording, learned)
 
 
-def _information_criterion(fit: LatentFit) -> float:
+def _information_criterion(fit: Fit) -> float:
     """The Bayesian one of a law: how widely runs scatter about it, and what its terms cost."""
     count = sum(int(found.chosen.any()) for found in fit.impacts)
     scatter = next(p.value for p in fit.parameters if "scatter" in p.name)
     assert scatter is not None
-    return 2 * count * math.log(scatter) + fit.model.restitution.shape[-1] * math.log(count)
+    terms = sum(np.size(part) for part in jax.tree.leaves(fit.model.restitution))
+    return 2 * count * math.log(scatter) + terms * math.log(count)
 
 
-def _law_model(fit: LatentFit) -> ImpactNetwork:
+def _law_model(fit: Fit) -> Mechanism:
     """The fitted model with the law about which runs scatter, where the fit has that of the median run."""
     level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
-    law = fit.model.restitution.at[0, 0].set(level)
-    return eqx.tree_at(lambda m: m.restitution, fit.model, law)
+    law = jax.tree.map(lambda terms: terms.at[(0,) * terms.ndim].set(level), fit.model.restitution)
+    return eqx.tree_at(
+        lambda m: m.restitution, fit.model, law, is_leaf=lambda x: isinstance(x, AbstractRestitution)
+    )
 
 
-def _mass_ratio(model: ImpactNetwork) -> float:
+def _mass_ratio(model: Mechanism) -> float:
     """Of the second rider to the first."""
-    return float(np.exp(model.log_mass[1] - model.log_mass[0]))
+    return float(np.exp(model.bodies.log_mass[1] - model.bodies.log_mass[0]))
 
 
 def _predictions(
     keys: dict[str, Any],
-    model: ImpactNetwork,
+    model: Mechanism,
     collisions: Sequence[Collision | None],
     training: np.ndarray,
     tried: np.ndarray,
@@ -244,20 +248,20 @@ def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float]:
 
 def _law(
     keys: dict[str, Any],
-    model: ImpactNetwork,
-    covariance: Float[np.ndarray, "laws terms terms"] | None,
+    model: Mechanism,
+    covariance: Float[np.ndarray, "terms terms"],
     speeds: np.ndarray,
 ) -> Rows:
     """e at some closing speeds, and its standard error."""
 
-    def at(terms, rate):
-        return eqx.tree_at(lambda m: m.restitution, model, terms).restitution_at(rate[None])[0]
+    def at(law, rate):
+        return law.coefficient(rate[None])[0]
 
-    assert covariance is not None
     rates = jnp.asarray(-speeds, jnp.float32)
     values = jax.vmap(at, (None, 0))(model.restitution, rates)
-    slopes = np.asarray(jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates))[:, 0]
-    errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance[0], slopes))
+    (slopes,) = jax.tree.leaves(jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates))
+    slopes = np.asarray(slopes).reshape(len(rates), -1)
+    errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
     return [
         row
         for speed, value, error in zip(speeds, values, errors, strict=True)
@@ -267,7 +271,7 @@ def _law(
     ]
 
 
-def _illustration(fit: LatentFit, recording: Recording, collisions: Sequence[Collision]) -> Arrays:
+def _illustration(fit: Fit, recording: Recording, collisions: Sequence[Collision]) -> Arrays:
     """A slow, a medium and a fast run with the model's motion, for the figures."""
     order = np.argsort([collision.closing_speed for collision in collisions])
     arrays = {}
@@ -298,7 +302,7 @@ def split(swing: Run) -> tuple[Run, Run]:
     return swing.part(slice(count)), swing.part(slice(count, None))
 
 
-def roll_out(model: ImpactNetwork, swing: Run) -> Run:
+def roll_out(model: Mechanism, swing: Run) -> Run:
     """The model's motion from the first measured state, at the times of all samples.
 
     Where samples are missing the model moves on through the gap, step by step.
@@ -322,9 +326,9 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
     training, test = split(swing)
     inner, validation = split(training)
 
-    def fits(part: Run, variant: str) -> list[LatentFit]:
+    def fits(part: Run, variant: str) -> list[Fit]:
         recordings = [pendulum_recording(part)] * len(seeds)
-        return fit_latent_many(recordings, config.VARIANTS[variant], seeds=seeds, checkpoints=checkpoints)
+        return fit_recordings(recordings, config.VARIANTS[variant], seeds=seeds, checkpoints=checkpoints)
 
     keys = {"experiment": "pendulum", "recipe": "carom"}
     rows, errors = [], {}

@@ -21,7 +21,7 @@ from carom.reproduction.paper.scores import figure_arrays, held_out_starts, scor
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import write_arrays
 from carom.systems import AbstractSystem
-from carom.training import fit_many
+from carom.training import train_many
 from carom.types import State, Trajectory
 
 ORACLE_COST = 0.1
@@ -139,7 +139,7 @@ def _train(trial: Trial, path: Path, report: ProgressCallback) -> Result:
         MODELS[trained.model].for_recording(recording, key=jax.random.key(seed), **options)
         for recording, seed in zip(recordings, trial.seeds, strict=True)
     ]
-    fits = fit_many(
+    fits = train_many(
         models,
         recordings,
         settings,

@@ -13,14 +13,14 @@ import optax
 from jaxtyping import Array, Bool, Key
 
 from carom.data import Recording
-from carom.estimation import LatentFit, fit_latent_many
+from carom.estimation import Fit, fit_recordings
 from carom.evaluation import paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
-from carom.models import ImpactNetwork, forecast_many
+from carom.models import Mechanism, forecast_many
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
 from carom.reproduction.recipe.configuration import (
@@ -50,7 +50,7 @@ def classifier_tasks(seeds: Sequence[int], folder: Path, *, cases: Sequence[Case
 
 def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     recordings = [case.record(seed) for seed in seeds]
-    fits = fit_latent_many(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
+    fits = fit_recordings(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
     report(0.6)
     classifiers = train_classifiers(fits, recordings, seeds, case.training)
     report(0.9)
@@ -73,7 +73,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
 
 
 def train_classifiers(
-    fits: Sequence[LatentFit],
+    fits: Sequence[Fit],
     recordings: Sequence[Recording],
     seeds: Sequence[int],
     training: ClassifierTraining,
@@ -88,9 +88,9 @@ def train_classifiers(
         states = jax.vmap(fit.model.enter)(State(position, velocity))
         touch = np.concatenate([run.touch[1:] for run in recording.runs if run.touch is not None])
         examples.append((states, jax.vmap(fit.model.drift)(states), jnp.asarray(touch)))
-    geometry = fits[0].model.scene.geometry
+    scene = fits[0].model.scene
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-    signals = eqx.filter_vmap(lambda key: CandidateContact(geometry, hidden=training.hidden, key=key))(keys)
+    signals = eqx.filter_vmap(lambda key: CandidateContact(scene, hidden=training.hidden, key=key))(keys)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *examples)
     train = eqx.filter_jit(eqx.filter_vmap(partial(_trained, training)))
     trained = train(signals, stacked, keys)
@@ -126,9 +126,7 @@ def _trained(
 
 
 @eqx.filter_jit
-def forecast_by_classifier(
-    model: ImpactNetwork, signal: CandidateContact, starts: State, steps: int
-) -> Forecast:
+def forecast_by_classifier(model: Mechanism, signal: CandidateContact, starts: State, steps: int) -> Forecast:
     """As `forecast_many`, but with contact in the steps in which the classifier predicts it."""
 
     def one(start: State) -> Forecast:

@@ -11,13 +11,13 @@ import numpy as np
 from carom.data import Recording, add_noise, disturb_touch, simulate
 from carom.data.recording import run_from_trajectory
 from carom.errors import InputError
-from carom.estimation import LatentSettings, Learned, Touch, TouchSensor
+from carom.estimation import Settings, Touch, TouchSensor
 from carom.models.impact_network import Detection
 from carom.reproduction.paper.experiments import EXPERIMENTS as PAPER_EXPERIMENTS
 from carom.reproduction.paper.published import published_motion
 from carom.reproduction.paper.scores import HELD_OUT_STARTS, held_out_starts
 from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
-from carom.training import WindowedSettings
+from carom.training import TrainingSettings
 from carom.types import State, Trajectory
 
 IMPERFECT = TouchSensor(missed=0.1, false=0.01, delay=1)
@@ -32,7 +32,7 @@ class Experiment:
         system: the true mechanics.
         truth: which solution is recorded.
         touch: what is known of contacts.
-        learned: the physical parameters that are estimated.
+        learn: the parameters that are estimated.
         start_given: whether the noise-free first state is known, as it is to the oracle and in scoring.
         velocities: whether velocities are recorded.
         runs: with one, it starts at the system's own start; several start at random, as held-out ones do.
@@ -45,7 +45,7 @@ class Experiment:
     system: AbstractSystem
     truth: Literal["published", "exact"] = "exact"
     touch: Touch = "inferred"
-    learned: Learned = Learned()  # noqa: RUF009 (frozen)
+    learn: tuple[str, ...] = ("surfaces",)
     start_given: bool = True
     velocities: bool = True
     step_size: float = 0.02
@@ -58,15 +58,18 @@ class Experiment:
     paper: str = ""
 
     @property
-    def settings(self) -> LatentSettings:
-        return LatentSettings(
-            touch=self.touch, sensor=IMPERFECT, learned=self.learned, detection=self.detection
+    def settings(self) -> Settings:
+        return Settings(
+            touch=self.touch,
+            sensor=IMPERFECT if self.touch == "imperfect" else TouchSensor(),
+            learn=self.learn,
+            detection=self.detection,
         )
 
     @property
     def true_restitution(self) -> float | None:
         """Where it is estimated."""
-        if self.learned.restitution != "constant":
+        if "restitution" not in self.learn:
             return None
         assert isinstance(self.system, BouncingBall | BentBall)
         return self.system.restitution
@@ -103,7 +106,7 @@ class Experiment:
 
 _BALL = Experiment("Ball, e = 1 given, floor learned", BouncingBall(radius=0.01), paper="1.9 ± 1.0")
 _CRADLE = Experiment(
-    "Cradle", NewtonsCradle(), learned=Learned(gap=False), step_size=0.01, steps=539, noise=0.02,
+    "Cradle", NewtonsCradle(), learn=(), step_size=0.01, steps=539, noise=0.02,
     paper="0.4 ± 0.1",
 )  # fmt: skip
 _INELASTIC = Experiment(
@@ -111,7 +114,7 @@ _INELASTIC = Experiment(
 )
 _PENDULUM = Experiment("Pendulum", Pendulum(), steps=199, paper="0.538")
 _UNKNOWN = replace(
-    _BALL, title="Ball, e unknown", learned=Learned(restitution="constant"), start_given=False,
+    _BALL, title="Ball, e unknown", learn=("restitution", "surfaces"), start_given=False,
     paper="not attempted",
 )  # fmt: skip
 _POSITIONS = replace(_BALL, title="Ball, positions only", velocities=False, paper="not attempted")
@@ -138,7 +141,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "unknown-e-1": _UNKNOWN,
     "bent": Experiment(
         "Ball in a bent potential, e = 0.8 unknown", BentBall(restitution=0.8),
-        learned=Learned(restitution="constant"), start_given=False, noise=0.1, oracle=False,
+        learn=("restitution", "surfaces"), start_given=False, noise=0.1, oracle=False,
         paper="not attempted",
     ),
     "positions.published": replace(_POSITIONS, truth="published"),
@@ -216,7 +219,7 @@ class Trial:
         return replace(GRID_BALL, touch=touch, noise=self.noise, steps=recorded_steps(self.bounces))
 
     @property
-    def training(self) -> WindowedSettings:
+    def training(self) -> TrainingSettings:
         """The paper's recipe as in the authors' code, for as many epochs as `training_steps` make."""
         settings = PAPER_BALL.settings("published", LEARNERS[self.learner].model)
         windows = self.experiment.steps + 1 - settings.horizon
@@ -308,10 +311,10 @@ class Case:
     training: ClassifierTraining = ClassifierTraining()
 
     @property
-    def settings(self) -> LatentSettings:
-        scheme = "constraint_exact" if self.truth == "exact" else "cd_lagrange"
+    def settings(self) -> Settings:
+        stepper = "constraint_exact" if self.truth == "exact" else "cd_lagrange"
         # A ball in plain gravity needs no large network, and the network serves gap and classifier alike.
-        return LatentSettings(touch="observed", scheme=scheme, hidden=16, starts=2)
+        return Settings(touch="observed", stepper=stepper, hidden=16, starts=2)
 
     def motions(self, starts: Sequence[State], *, steps: int, noise: float = 0.0, seed: int = 0) -> Recording:
         """One run per start."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from carom.data import Recording
-from carom.estimation import LatentFit, fit_latent_many
+from carom.estimation import Fit, fit_recordings
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
@@ -31,7 +31,7 @@ from carom.reproduction.recipe.configuration import (
 )
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractSystem, BouncingBall
-from carom.training import fit_many
+from carom.training import train_many
 from carom.types import State, Trajectory
 
 TOGETHER = 5
@@ -59,9 +59,7 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
     experiment = EXPERIMENTS[name]
     recordings = [experiment.record(seed) for seed in seeds]
     given = [experiment.starts(seed) for seed in seeds] if experiment.start_given else None
-    fits = fit_latent_many(
-        recordings, experiment.settings, starts=given, seeds=seeds, checkpoints=checkpoints
-    )
+    fits = fit_recordings(recordings, experiment.settings, starts=given, seeds=seeds, checkpoints=checkpoints)
     report(0.7)
     starts = held_out_starts(experiment.system, 50 if experiment.oracle else 5)
     truth = experiment.motion(experiment.system, experiment.system.start)
@@ -92,22 +90,22 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
     return {"rows": rows}
 
 
-def fit_metrics(fit: LatentFit) -> Metrics:
+def fit_metrics(fit: Fit) -> Metrics:
     """What a fit says of itself: whether it failed, what it found, residuals and noise."""
     found = [int(impacts.chosen.sum()) for impacts in fit.impacts]
     return _known(
         {
             "failed": fit.failed,
-            "contacts_by_gap": fit.free,
-            "cd_lagrange": fit.model.scheme == "cd_lagrange",
+            "contacts_by_gap": fit.by_gap,
+            "cd_lagrange": fit.model.stepper.name == "cd_lagrange",
             "fitted_runs": len(found),
             "found_impacts": sum(found),
             "runs_with_one_impact": found.count(1),
             "set_aside": sum(not impacts.explained for impacts in fit.impacts),
-            "warnings": len(fit.misfit.messages),
-            "excess": fit.misfit.excess,
-            "autocorrelation": fit.misfit.autocorrelation,
-            "near_impacts": fit.misfit.near_impacts,
+            "warnings": len(fit.diagnostics.messages),
+            "excess": fit.diagnostics.excess,
+            "autocorrelation": fit.diagnostics.autocorrelation,
+            "near_impacts": fit.diagnostics.near_impacts,
             "position_noise": fit.noise[0],
             "velocity_noise": fit.noise[1],
             "seconds": fit.seconds,
@@ -115,7 +113,7 @@ def fit_metrics(fit: LatentFit) -> Metrics:
     )
 
 
-def parameter_metrics(fit: LatentFit) -> Metrics:
+def parameter_metrics(fit: Fit) -> Metrics:
     """Parameters with errors and intervals.
 
     They are named by their first word, or by what follows a comma: "restitution of body 1 at the wall",
@@ -148,7 +146,7 @@ def impact_metrics(
     }
 
 
-def _slope_metrics(experiment: Experiment, fit: LatentFit, truth: Trajectory) -> Metrics:
+def _slope_metrics(experiment: Experiment, fit: Fit, truth: Trajectory) -> Metrics:
     """The error of ∂U/∂q over the samples, as a share of its range there."""
     positions = jnp.asarray(truth.position, jnp.float32)
     learned = np.asarray(jax.vmap(fit.model.slope)(positions))
@@ -184,7 +182,7 @@ def _oracles(
     oracle = fitted(gravity)
     error = paper_rmse(motion(oracle, system.start), truth)
     found = {"oracle": {"paper_rmse": error, "held_out_median": median_error(oracle)}}
-    if isinstance(system, BouncingBall) and experiment.learned.gap and experiment.truth == "exact":
+    if isinstance(system, BouncingBall) and "surfaces" in experiment.learn and experiment.truth == "exact":
         without_floor = fitted(gravity | {"radius": (-0.15, 0.15)})
         found["oracle, floor estimated"] = {"held_out_median": median_error(without_floor)}
     return found
@@ -242,7 +240,7 @@ _Fitted = tuple[AbstractModel | AbstractSystem, Metrics]
 
 
 def _by_carom(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
-    fits = fit_latent_many(recordings, trial.experiment.settings, seeds=seeds, checkpoints=checkpoints)
+    fits = fit_recordings(recordings, trial.experiment.settings, seeds=seeds, checkpoints=checkpoints)
     return [(fit.model, fit_metrics(fit) | parameter_metrics(fit)) for fit in fits]
 
 
@@ -253,7 +251,7 @@ def _by_paper(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
         kind.for_recording(recording, key=jax.random.key(seed), **options)
         for recording, seed in zip(recordings, seeds, strict=True)
     ]
-    fits = fit_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
+    fits = train_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
     training = {"training_steps": trial.training_steps, "epochs": settings.epochs}
     return [
         (fit.model, {"failed": fit.failed, "seconds": fit.seconds / len(fits)} | training) for fit in fits
