@@ -9,17 +9,17 @@ import pytest
 import carom
 from carom.data import Run, hold_out
 from carom.errors import InputError
-from carom.estimation import fit_latent_many, forecast_after, forecast_from
+from carom.estimation import fit_recordings, forecast_after, forecast_from
 from carom.estimation.last_state import last_state, last_stretch
 from carom.estimation.uncertainty.laplace import DRAWS
 from carom.evaluation import forecast_held_out
 from carom.fits.model_file import load_posterior, save_posterior
-from carom.models import CDLagrangeNetwork, ImpactNetwork, ResNet
+from carom.models import CDLagrangeNetwork, Mechanism, ResNet
 from carom.systems import BouncingBall
 from carom.training import together
 from carom.types import State
 
-SETTINGS = carom.LatentSettings(learned=carom.Learned(restitution="constant"))
+SETTINGS = carom.Settings(learned=("restitution", "surfaces"))
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,9 @@ def ball():
     return system, recording, carom.fit(recording, settings=SETTINGS)
 
 
-def free_fall(scene_of, gravity: float) -> ImpactNetwork:
+def free_fall(scene_of, gravity: float) -> Mechanism:
     """A model whose force is constant: the slope of one hidden unit far on its linear side."""
-    model = ImpactNetwork.for_recording(scene_of, hidden=1, key=jax.random.key(0))
+    model = Mechanism.for_recording(scene_of, hidden=1, key=jax.random.key(0))
     potential = eqx.tree_at(
         lambda p: (p.weight, p.bias, p.output),
         model.potential,
@@ -84,17 +84,17 @@ def _spread_of_ends(models, run: Run, noise: float) -> float:
 def test_draws_have_the_errors_that_are_reported(ball):
     _, _, fit = ball
     restitution, surface = fit.parameters
-    drawn = np.asarray(fit.draws.restitution)[:, 0, 0]
+    drawn = np.asarray(fit.samples.restitution)[:, 0, 0]
     assert len(drawn) == DRAWS
     np.testing.assert_allclose(drawn.std(), restitution.standard_error, rtol=0.35)
     np.testing.assert_allclose(drawn.mean(), restitution.value, atol=restitution.standard_error)
-    shifts = np.asarray(fit.draws.contact.shift)[:, 0]
+    shifts = np.asarray(fit.samples.contact.shift)[:, 0]
     np.testing.assert_allclose(shifts.std(), surface.standard_error, rtol=0.35)
 
 
 def test_a_band_opens_from_a_known_start_and_holds_the_truth(ball):
     system, _, fit = ball
-    ahead = forecast_from(fit.model, system.start, 120, alternatives=fit.draws)
+    ahead = forecast_from(fit.model, system.start, 120, alternatives=fit.samples)
     truth = system.exact(system.start, 0.02 * np.arange(121))
     widths = (ahead.high - ahead.low)[0, :, 0, 0]
     assert widths[0] == 0
@@ -107,7 +107,7 @@ def test_a_band_without_doubt_has_no_width(ball):
     system, _, fit = ball
     one = forecast_from(fit.model, system.start, 20)
     assert (one.members, one.low) == (0, None)
-    same = jax.tree.map(np.asarray, fit.draws)
+    same = jax.tree.map(np.asarray, fit.samples)
     still = eqx.tree_at(
         lambda m: (m.potential.change, m.contact.shift, m.restitution),
         same,
@@ -125,14 +125,14 @@ def test_a_band_without_doubt_has_no_width(ball):
 def test_alternatives_survive_a_round_trip(ball, tmp_path):
     _, _, fit = ball
     path = tmp_path / "posterior.safetensors"
-    save_posterior(fit.draws, path)
+    save_posterior(fit.samples, path)
     loaded = load_posterior(path, fit.model)
-    for old, new in zip(jax.tree.leaves(fit.draws), jax.tree.leaves(loaded), strict=True):
+    for old, new in zip(jax.tree.leaves(fit.samples), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(old, new)
     other = CDLagrangeNetwork(fit.model.scene, 0.02, hidden=4, key=jax.random.key(0))
     with pytest.raises(InputError, match="another kind of model"):
         load_posterior(path, other)
-    wider = ImpactNetwork(fit.model.scene, 0.02, hidden=5, key=jax.random.key(0))
+    wider = Mechanism(fit.model.scene, 0.02, hidden=5, key=jax.random.key(0))
     with pytest.raises(InputError, match="should be floating point of shape"):
         load_posterior(path, wider)
 
@@ -165,12 +165,12 @@ def test_bands_hold_what_they_should():
     seeds = range(400, 440)
     recordings = [carom.simulate(system, steps=400, step_size=0.02, noise=0.1, seed=seed) for seed in seeds]
     splits = [hold_out(recording, 0.25) for recording in recordings]
-    fits = fit_latent_many([split.training for split in splits], SETTINGS, seeds=list(seeds))
+    fits = fit_recordings([split.training for split in splits], SETTINGS, seeds=list(seeds))
     truth = system.exact(system.start, recordings[0].runs[0].time)
     shares = []
     for split, fit in zip(splits, fits, strict=True):
         part = split.held_out[0]
-        ahead = forecast_held_out(fit.model, part, alternatives=fit.draws, noise=fit.noise)
+        ahead = forecast_held_out(fit.model, part, alternatives=fit.samples, noise=fit.noise)
         true = truth.position[-len(part.future) :]
         shares.append(float(((true >= ahead.low) & (true <= ahead.high)).mean()))
     assert 0.8 < np.mean(shares) <= 0.97

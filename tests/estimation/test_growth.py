@@ -119,10 +119,10 @@ def test_starts_of_a_long_recording_are_compared_on_a_part(monkeypatch):
     recording = bouncing(220)
     monkeypatch.setattr(latent, "LONG", 10)
     monkeypatch.setattr(latent, "PART", 6)
-    settings = carom.LatentSettings(hidden=8, learned=carom.Learned(restitution="constant"))
+    settings = carom.Settings(hidden=8, learned=("restitution", "surfaces"))
     fit = carom.fit(recording, settings=settings)
     assert not fit.failed
-    assert not fit.misfit.messages
+    assert not fit.diagnostics.messages
     assert abs(fit.parameters[0].value - 1.0) < 0.01
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from carom.data import Recording
 from carom.errors import InputError
-from carom.estimation import LatentSettings, Learned, around_impact, fit_latent
+from carom.estimation import Settings, around_impact, fit_recording
 from carom.estimation.detection.impacts import find_impacts
 from carom.estimation.uncertainty.diagnostics import diagnose
 from carom.mechanics import Pair, Scene
@@ -66,11 +66,11 @@ def test_runs_are_trimmed_to_their_collision():
         around_impact(recording.with_scene(RIDERS.without_contacts()), 0.1)
 
 
-LEARNED = Learned(restitution="speed", gap=False, gap_per_run=True, restitution_per_run=True, masses=True)
+LEARNED = ("restitution-speed", "masses", "surfaces-per-run", "restitution-per-run")
 
 
-def settings(learned: Learned, blind: int = BLIND) -> LatentSettings:
-    return LatentSettings(
+def settings(learned: Learned, blind: int = BLIND) -> Settings:
+    return Settings(
         learned=learned,
         scheme="constraint_exact",
         field="none",
@@ -93,7 +93,7 @@ def riders() -> tuple[Recording, list[Encounter]]:
 
 @pytest.fixture(scope="module")
 def fitted(riders):
-    return fit_latent(riders[0], settings(LEARNED))
+    return fit_recording(riders[0], settings(LEARNED))
 
 
 @pytest.mark.campaign
@@ -124,24 +124,24 @@ def test_a_run_that_was_not_fitted_may_be_as_any_that_was(fitted, riders):
     met = np.array([case.gap - case.closing_speed * case.met for case in riders[1]])
     shared = float(fitted.model.contact.shift[0])
     np.testing.assert_allclose(shared, np.median(met), atol=2e-4)
-    drawn = np.asarray(fitted.draws.contact.shift)[:, 0]
+    drawn = np.asarray(fitted.samples.contact.shift)[:, 0]
     assert np.abs(drawn[:, None] - met).min(axis=1).max() < 1e-3
     assert 0.5 < drawn.std() / met.std() < 1.5
 
 
 def test_residuals_are_noise_where_the_contact_is_hidden(fitted):
     np.testing.assert_allclose(fitted.noise[0], NOISE, rtol=0.1)
-    assert not fitted.misfit.messages
+    assert not fitted.diagnostics.messages
     assert [found.chosen.sum() for found in fitted.impacts] == [1] * 16
 
 
 @pytest.mark.campaign
 def test_a_contact_that_lasts_is_diagnosed_where_it_is_not_hidden(riders):
     """Such a fit has not failed: what it leaves is little beside the motion, though far above the noise."""
-    fit = fit_latent(riders[0], settings(LEARNED, blind=0))
-    assert fit.misfit.near_impacts > 2
-    assert any("contacts may last" in message for message in fit.misfit.messages)
-    assert fit.misfit.excess > 4
+    fit = fit_recording(riders[0], settings(LEARNED, blind=0))
+    assert fit.diagnostics.near_impacts > 2
+    assert any("contacts may last" in message for message in fit.diagnostics.messages)
+    assert fit.diagnostics.excess > 4
     assert not fit.failed
 
 
@@ -154,8 +154,8 @@ def test_riders_that_change_from_run_to_run():
         for u, ratio in zip(generator.uniform(0.3, 1.5, 6), ratios, strict=True)
     ]
     recording, _ = recorded(cases, generator)
-    learned = Learned(restitution="constant", gap=False, gap_per_run=True, masses_per_run=True)
-    fit = fit_latent(around_impact(recording, 0.13, blind=BLIND), settings(learned))
+    learned = ("restitution", "surfaces-per-run", "masses-per-run")
+    fit = fit_recording(around_impact(recording, 0.13, blind=BLIND), settings(learned))
     models = [fit.in_run(index) for index in range(len(ratios))]
     found = np.exp([float(model.log_mass[1] - model.log_mass[0]) for model in models])
     errors = fit.run_errors.log_mass[:, 0]

@@ -9,13 +9,13 @@ import pytest
 
 from carom.data import Recording, Run, add_noise
 from carom.errors import InputError
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.mechanics import Scene, Wall
-from carom.models import ImpactNetwork, forecast, in_scene
+from carom.models import Mechanism, forecast, in_scene
 from carom.reproduction.bodies.run import short_trajectories
 from carom.systems import Billiards
 
-PLAIN = LatentSettings(scheme="constraint_exact", field="none", hidden=1, starts=1)
+PLAIN = Settings(scheme="constraint_exact", field="none", hidden=1, starts=1)
 
 
 def by_name(fit) -> dict:
@@ -38,15 +38,8 @@ def test_laws_masses_radii_planes_and_normals_together():
             candidate = replace(candidate, offset=candidate.offset - 0.01)
         told.append(candidate)
     wrong = replace(scene, candidates=tuple(told), masses=(), restitution=1.0, friction=0.0)
-    learned = Learned(
-        restitution="constant",
-        friction=True,
-        laws="kind",
-        surfaces="bodies",
-        normals=True,
-        masses=True,
-    )
-    fit = fit_latent(recording.with_scene(wrong), replace(PLAIN, learned=learned))
+    learned = ("restitution", "friction", "radii", "normals", "masses")
+    fit = fit_recording(recording.with_scene(wrong), replace(PLAIN, learned=learned))
     found = by_name(fit)
     expected = {
         "restitution at walls": 0.8,
@@ -74,8 +67,8 @@ def test_a_model_of_two_balls_forecasts_five():
     two, five = (Billiards(radii=(0.1,) * count, restitution=0.7) for count in (2, 5))
     recording, _ = short_trajectories(two, seed=12, noise=0.005, count=300)
     told = replace(two.scene(), restitution=1.0)
-    settings = replace(PLAIN, learned=Learned(restitution="constant", laws="kind", gap=False))
-    model = fit_latent(recording.with_scene(told), settings).model
+    settings = replace(PLAIN, learn=("restitution",), share="kind")
+    model = fit_recording(recording.with_scene(told), settings).model
     moved = in_scene(model, five.scene(), step_size=0.02)
     start = five.random_start(8)
     predicted = forecast(moved, start, 15)
@@ -107,8 +100,8 @@ def springs(seed: int, *, noise: float, stiffness: float = 1.5) -> Recording:
 @pytest.mark.campaign
 def test_a_pull_between_two_bodies_holds_for_three():
     """Learned from two, it is k r at the distances seen, conserves momentum and adds up for three bodies."""
-    settings = replace(PLAIN, field="pairs", hidden=16, learned=Learned(gap=False))
-    model = fit_latent(springs(1, noise=0.01), settings).model
+    settings = replace(PLAIN, field="pairs", hidden=16, learn=())
+    model = fit_recording(springs(1, noise=0.01), settings).model
     for distance in (0.9, 1.0, 1.1):
         slope = model.slope(jnp.array([[0.0, 0.0], [distance, 0.0]]))
         np.testing.assert_allclose(slope[1, 0], 1.5 * distance, rtol=0.1)
@@ -122,12 +115,12 @@ def test_a_pull_between_two_bodies_holds_for_three():
 
 def test_what_does_not_move_to_another_scene():
     two, five = (Billiards(radii=(0.1,) * count) for count in (2, 5))
-    joint = ImpactNetwork(two.scene(), 0.01, field="joint", key=jax.random.key(0))
+    joint = Mechanism(two.scene(), 0.01, field="joint", key=jax.random.key(0))
     with pytest.raises(InputError, match="joint potential"):
         in_scene(joint, five.scene())
-    single = ImpactNetwork(Billiards(radii=(0.1,)).scene(), 0.01, key=jax.random.key(0))
+    single = Mechanism(Billiards(radii=(0.1,)).scene(), 0.01, key=jax.random.key(0))
     with pytest.raises(InputError, match="no pairs"):
         in_scene(single, two.scene())
     space = Billiards(radii=(0.1, 0.1), size=(1.0, 1.0, 1.0))
     with pytest.raises(InputError, match="2 dimensions"):
-        in_scene(ImpactNetwork(two.scene(), 0.01, key=jax.random.key(0)), space.scene())
+        in_scene(Mechanism(two.scene(), 0.01, key=jax.random.key(0)), space.scene())

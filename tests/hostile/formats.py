@@ -41,7 +41,7 @@ from carom.fits.fit_directory import (
 )
 from carom.fits.model_file import save_posterior
 from carom.mechanics import Pair, Scene, Wall
-from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
+from carom.models import CDLagrangeNetwork, ContactResNet, Mechanism, ResNet
 from carom.report.findings import read_findings
 from carom.report.words import doubts, parameters
 from carom.reproduction.measured.configuration import CHECKS, PENDULUM
@@ -159,7 +159,7 @@ def system_files(_: Path) -> list[bytes]:
 def models() -> list:
     key = jax.random.key(0)
     return [
-        ImpactNetwork(BALL, 0.02, hidden=4, key=key),
+        Mechanism(BALL, 0.02, hidden=4, key=key),
         CDLagrangeNetwork(PLANE, 0.02, hidden=3, learn_inertia=True, key=key),
         ContactResNet(BALL, 0.02, hidden=3, contact_hidden=(2,), key=key),
         ResNet(PLANE, 0.02, hidden=3, key=key),
@@ -197,7 +197,7 @@ def fit_directory(damaged: str) -> Callable[[Path], list[bytes]]:
 
     def prepare(folder: Path) -> list[bytes]:
         recording = ball(runs=2)
-        trained = [ImpactNetwork(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
+        trained = [Mechanism(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
         save_model(trained[0], folder / MODEL, notes=NOTES)
         save_posterior(together(trained[1:]), folder / POSTERIOR)
         motions = {

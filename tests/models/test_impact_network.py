@@ -10,7 +10,7 @@ import pytest
 
 from carom.fits import load_model, save_model
 from carom.mechanics import Pair, Scene, Wall, chain
-from carom.models import ImpactNetwork, forecast, rollout
+from carom.models import Mechanism, forecast, rollout
 from carom.systems import BouncingBall
 from carom.types import State
 
@@ -26,7 +26,7 @@ def _state(position, velocity):
 def _network(scene, step_size=0.02, *, seed=0, strength=3.0, **options):
     """A network with a strong random potential and biases that are not zero."""
     first, second = jax.random.split(jax.random.key(seed))
-    model = ImpactNetwork(scene, step_size, hidden=16, key=first, **options)
+    model = Mechanism(scene, step_size, hidden=16, key=first, **options)
     bias = jax.random.normal(second, model.potential.bias.shape)
     return eqx.tree_at(
         lambda m: (m.potential.bias, m.potential.output), model, (bias, strength * model.potential.output)
@@ -35,7 +35,7 @@ def _network(scene, step_size=0.02, *, seed=0, strength=3.0, **options):
 
 def _with_gravity(scene, step_size, gravity, **options):
     """U = m g q to rounding: softplus(q + 60) is q + 60."""
-    model = ImpactNetwork(scene, step_size, hidden=1, key=jax.random.key(0), **options)
+    model = Mechanism(scene, step_size, hidden=1, key=jax.random.key(0), **options)
     inputs = model.potential.weight.shape[1]
     up = jnp.zeros((1, inputs)).at[0, -1].set(1.0)
     return eqx.tree_at(

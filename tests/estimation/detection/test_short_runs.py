@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from carom.data import Recording, Run
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.estimation.detection.short_runs import find_in_short_runs
 from carom.estimation.solver.segments import local_state
 from carom.reproduction.bodies.run import short_trajectories
@@ -110,13 +110,13 @@ def test_hardly_a_run_without_noise_is_set_aside():
     truth = Billiards(ball_masses=(1.0, 2.0, 6.0, 8.0, 10.0))
     recording, starts = short_trajectories(truth, seed=13, noise=0.0, count=200)
     scene = replace(truth.scene(), masses=())
-    settings = LatentSettings(
-        learned=Learned(restitution="constant", laws="one", gap=False, masses=True),
+    settings = Settings(
+        learn=("restitution", "masses"), share="all",
         scheme="constraint_exact",
         field="none",
         starts=1,
     )
-    fit = fit_latent(recording.with_scene(scene), settings)
+    fit = fit_recording(recording.with_scene(scene), settings)
     time, kept = recording.step_size * np.arange(6), []
     for run, found in enumerate(fit.impacts):
         true = truth.exact(State(starts.position[run], starts.velocity[run]), time).contact[1:]

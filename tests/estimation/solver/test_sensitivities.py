@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 import carom
 from carom.estimation.solver.sensitivities import segment_motion
 from carom.integrators import BY_GAP
-from carom.models import ImpactNetwork, PotentialNetwork
+from carom.models import Mechanism, PotentialNetwork
 from carom.types import State
 from tests.campaign import shortened
 
@@ -23,7 +23,7 @@ SYSTEMS = {
 }
 
 
-def plain_motion(model: ImpactNetwork, start: State, duration, schedule):
+def plain_motion(model: Mechanism, start: State, duration, schedule):
     """The same motion, to be differentiated as it stands."""
 
     def step(state, inputs):
@@ -34,7 +34,7 @@ def plain_motion(model: ImpactNetwork, start: State, duration, schedule):
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rest), instants
 
 
-def _weights(model: ImpactNetwork):
+def _weights(model: Mechanism):
     assert isinstance(model.potential, PotentialNetwork)
     return model.potential.weight, model.potential.output
 
@@ -43,7 +43,7 @@ def setting(name: str, scheme: str, seed: int, hidden: int = 6, steps: int = 40)
     """A random model of a system, a segment with impacts and a random direction."""
     recording = carom.simulate(SYSTEMS[name], steps=steps, step_size=0.02, seed=seed)
     key = jax.random.key(seed)
-    model = ImpactNetwork.for_recording(recording, hidden=hidden, scheme=scheme, key=key)
+    model = Mechanism.for_recording(recording, hidden=hidden, scheme=scheme, key=key)
     run = recording.runs[0]
     assert run.velocity is not None
     assert isinstance(model.potential, PotentialNetwork)

@@ -5,14 +5,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from carom.models import ImpactNetwork, in_scene
+from carom.models import Mechanism, in_scene
 from carom.reproduction.bodies.configuration import FIVE, TRANSFERS, Setting
 from carom.reproduction.bodies.run import forecast_errors
 
 
-def true_model(setting: Setting) -> ImpactNetwork:
+def true_model(setting: Setting) -> Mechanism:
     """The field 2 m/s² downwards and the restitution of the system, as a network has them."""
-    model = ImpactNetwork(setting.system.scene(), setting.step_size, hidden=1, key=jax.random.key(0))
+    model = Mechanism(setting.system.scene(), setting.step_size, hidden=1, key=jax.random.key(0))
     # Far to the right softplus is a straight line.
     weights = jnp.array([[0.0, 1.0]]), jnp.array([50.0]), jnp.array([2.0])
     return eqx.tree_at(lambda m: (m.potential.weight, m.potential.bias, m.potential.output), model, weights)

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from carom.models import ImpactNetwork
+from carom.models import Mechanism
 from carom.reproduction.measured.collisions import (
     best_constant,
     measure_collision,
@@ -18,9 +18,9 @@ from tests.riders import Encounter
 STEP, MASKED, SECONDS = 0.002, 15, 0.1
 
 
-def flat_model(*, log_mass_ratio: float = 0.0, terms: int = 1) -> ImpactNetwork:
+def flat_model(*, log_mass_ratio: float = 0.0, terms: int = 1) -> Mechanism:
     """Free flight between impacts."""
-    model = ImpactNetwork(RIDERS, STEP, hidden=2, restitution_terms=terms, key=jax.random.key(0))
+    model = Mechanism(RIDERS, STEP, hidden=2, restitution_terms=terms, key=jax.random.key(0))
     masses = jax.numpy.array([0.0, log_mass_ratio], "float32")
     return eqx.tree_at(
         lambda m: (m.potential.output, m.log_mass),

@@ -12,7 +12,7 @@ import pytest
 from carom.evaluation import contact_score
 from carom.evaluation.results import read_results, wide
 from carom.execution.tasks import run_tasks
-from carom.models import ImpactNetwork, forecast_many
+from carom.models import Mechanism, forecast_many
 from carom.models.contact_signal import CandidateContact
 from carom.reproduction.recipe.classifier import classifier_tasks, forecast_by_classifier
 from carom.reproduction.recipe.configuration import CASES, CLASSIFIER_BALL, Case, drops
@@ -53,7 +53,7 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
     case = Case("scheme", 1)
     scene = case.record(0).scene
     assert scene is not None
-    model = ImpactNetwork(scene, case.step_size, scheme="cd_lagrange", key=jax.random.key(1))
+    model = Mechanism(scene, case.step_size, scheme="cd_lagrange", key=jax.random.key(1))
     # A force that is nearly g everywhere, so that the balls come back.
     slope = eqx.tree_at(lambda p: (p.weight, p.bias, p.output), model.potential, (
         jnp.full_like(model.potential.weight, 9.81 / 32), jnp.full_like(model.potential.bias, 9.0),
