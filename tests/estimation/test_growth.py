@@ -119,7 +119,7 @@ def test_starts_of_a_long_recording_are_compared_on_a_part(monkeypatch):
     recording = bouncing(220)
     monkeypatch.setattr(latent, "LONG", 10)
     monkeypatch.setattr(latent, "PART", 6)
-    settings = carom.Settings(hidden=8, learned=("restitution", "surfaces"))
+    settings = carom.Settings(hidden=8, learn=("restitution", "surfaces"))
     fit = carom.fit(recording, settings=settings)
     assert not fit.failed
     assert not fit.diagnostics.messages

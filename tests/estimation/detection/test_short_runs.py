@@ -111,9 +111,10 @@ def test_hardly_a_run_without_noise_is_set_aside():
     recording, starts = short_trajectories(truth, seed=13, noise=0.0, count=200)
     scene = replace(truth.scene(), masses=())
     settings = Settings(
-        learn=("restitution", "masses"), share="all",
-        scheme="constraint_exact",
-        field="none",
+        learn=("restitution", "masses"),
+        share="all",
+        stepper="constraint_exact",
+        potential="none",
         starts=1,
     )
     fit = fit_recording(recording.with_scene(scene), settings)

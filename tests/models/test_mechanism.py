@@ -1,4 +1,4 @@
-"""Impact networks: exact where their potential is, and what they keep of mechanics whatever it is."""
+"""Mechanisms: exact where their potential is, and what they keep of mechanics whatever it is."""
 
 from dataclasses import replace
 
@@ -8,9 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from carom.contact_laws import ConstantRestitution, CoulombFriction, SpeedDependentRestitution
 from carom.fits import load_model, save_model
-from carom.mechanics import Pair, Scene, Wall, chain
+from carom.forces import LinearDamping, QuadraticDrag, UniformGravity
+from carom.integrators import AbstractStepper, CDLagrange, ConstraintExact
+from carom.mechanics import Pair, Scene, Wall, chain, kinetic_energy, part_named
 from carom.models import Mechanism, forecast, rollout
+from carom.models.mechanism import learned_potentials
 from carom.systems import BouncingBall
 from carom.types import State
 
@@ -23,31 +27,29 @@ def _state(position, velocity):
     return State(jnp.asarray(position, float), jnp.asarray(velocity, float))
 
 
-def _network(scene, step_size=0.02, *, seed=0, strength=3.0, **options):
-    """A network with a strong random potential and biases that are not zero."""
-    first, second = jax.random.split(jax.random.key(seed))
-    model = Mechanism(scene, step_size, hidden=16, key=first, **options)
-    bias = jax.random.normal(second, model.potential.bias.shape)
-    return eqx.tree_at(
-        lambda m: (m.potential.bias, m.potential.output), model, (bias, strength * model.potential.output)
-    )
+def _network(scene, step_size=0.02, *, seed=0, strength=3.0, potential="shared", hidden=16, **parts):
+    """A mechanism with a strong random potential and biases that are not zero."""
+    forces = []
+    for number, force in enumerate(learned_potentials(scene, potential, hidden)):
+        first, second = jax.random.split(jax.random.fold_in(jax.random.key(seed), number))
+        network = force.network.glorot(first)
+        bias = jax.random.normal(second, network.bias.shape)
+        changed = eqx.tree_at(
+            lambda n: (n.bias, n.output), network, (bias, strength * np.sqrt(hidden) * network.output)
+        )
+        forces.append(eqx.tree_at(lambda f: f.network, force, changed))
+    return Mechanism.of(scene, step_size, forces=[*forces, *parts.pop("forces", ())], **parts)
 
 
-def _with_gravity(scene, step_size, gravity, **options):
-    """U = m g q to rounding: softplus(q + 60) is q + 60."""
-    model = Mechanism(scene, step_size, hidden=1, key=jax.random.key(0), **options)
-    inputs = model.potential.weight.shape[1]
-    up = jnp.zeros((1, inputs)).at[0, -1].set(1.0)
-    return eqx.tree_at(
-        lambda m: (m.potential.weight, m.potential.bias, m.potential.output),
-        model,
-        (up, jnp.full((1,), 60.0), jnp.full((1,), gravity)),
-    )
+def _with_gravity(scene, step_size, gravity, **parts):
+    up = np.zeros(scene.dimension)
+    up[-1] = -gravity
+    return Mechanism.of(scene, step_size, forces=[UniformGravity(jnp.asarray(up))], **parts)
 
 
 def test_nothing_acts_between_impacts_where_there_is_no_field():
     """Whatever the weights are: straight lines, and an exchange of velocities at the instant of contact."""
-    model = _network(Scene(2, 1, (Pair(0, 1, 0.1),)), field="none")
+    model = _network(Scene(2, 1, (Pair(0, 1, 0.1),)), potential="none")
     found = forecast(model, _state([[0.5], [0.0]], [[-0.3], [0.7]]), 50)
     time = np.arange(51) * 0.02
     before, since = np.minimum(time, 0.4), np.maximum(time - 0.4, 0)
@@ -70,10 +72,10 @@ def test_ball_is_exact(restitution):
 
 @pytest.mark.parametrize("grid", ["half", "sample"])
 def test_ball_by_the_scheme(grid):
-    """With `scheme="cd_lagrange"` it is the CD-Lagrange step of the system."""
+    """With the stepper CDLagrange it is the CD-Lagrange step of the system."""
     system = BouncingBall(restitution=0.8)
     scene = system.scene(velocity_grid=grid)
-    model = _with_gravity(scene, 0.02, 9.81, scheme="cd_lagrange")
+    model = _with_gravity(scene, 0.02, 9.81, stepper=CDLagrange.for_scene(scene))
     start = _state([[10.0]], [[0.0]])
     expected = system.scheme(start, steps=400, step_size=0.02, velocity_grid=grid)
     found = forecast(model, start, 400)
@@ -83,35 +85,30 @@ def test_ball_by_the_scheme(grid):
 
 
 def test_a_shifted_floor_is_a_shifted_ball():
-    """The surface lies `shift` above where the scene has it."""
     model = _with_gravity(FLOOR, 0.02, 9.81)
-    raised = eqx.tree_at(lambda m: m.contact.shift, model, jnp.array([0.7]))
+    raised = eqx.tree_at(lambda m: m.geometry.offset, model, jnp.array([0.7]))
     low, high = (forecast(m, _state([[q]], [[0.0]]), 200) for m, q in ((model, 1.0), (raised, 1.7)))
     np.testing.assert_allclose(high.position, low.position + 0.7, atol=1e-11)
     np.testing.assert_array_equal(high.contact, low.contact)
 
 
 @pytest.mark.parametrize(
-    ("scene", "field", "seed"), [(BOX, "shared", 0), (BOX, "joint", 1), (FLOOR, "joint", 2)]
+    ("scene", "potential", "seed"), [(BOX, "shared", 0), (BOX, "joint", 1), (FLOOR, "joint", 2)]
 )
-def test_energy_is_kept_to_second_order_through_impacts(scene, field, seed):
+def test_energy_is_kept_to_second_order_through_impacts(scene, potential, seed):
     """e = 1 and a random potential: halving the step quarters the greatest error of the energy."""
     random = np.random.default_rng(seed)
     position = [[0.5], [-0.4]] if scene is BOX else [[0.4]]
     start = _state(position, random.uniform(1, 2, (scene.bodies, 1)) * (-1) ** random.integers(2))
     errors = []
     for step_size in (0.02, 0.01):
-        model = _network(scene, step_size, seed=seed, field=field)
+        model = _network(scene, step_size, seed=seed, potential=potential)
         if scene is FLOOR:  # a potential that brings the ball back
-            model = eqx.tree_at(lambda m: m.potential, model, _well(model.potential))
+            model = eqx.tree_at(lambda m: m.forces[0].network, model, _well(model.forces[0].network))
         motion = forecast(model, start, round(4 / step_size))
-        masses = jnp.exp(model.log_mass)
 
-        def energy(q, v, model=model, masses=masses):
-            kinetic = 0.5 * jnp.sum(masses[:, None] * v**2)
-            if field == "joint":
-                return kinetic + model.potential(q)
-            return kinetic + jnp.sum(masses * jax.vmap(model.potential)(q[:, None]))
+        def energy(q, v, model=model):
+            return kinetic_energy(model.inertia(), v) + model.potential_energy(q)
 
         energies = np.asarray(jax.vmap(energy)(motion.position, motion.velocity))
         assert np.sum(motion.contact > 0.5) >= 4
@@ -120,15 +117,15 @@ def test_energy_is_kept_to_second_order_through_impacts(scene, field, seed):
     assert np.log2(errors[0] / errors[1]) > 1.6
 
 
-def _well(potential):
+def _well(network):
     """Two softplus units of opposite slope beside the random ones: U grows on both sides."""
     return eqx.tree_at(
         lambda p: (p.weight, p.bias, p.output),
-        potential,
+        network,
         (
-            potential.weight.at[:2, 0].set(jnp.array([2.0, -2.0])),
-            potential.bias.at[:2].set(-1.0),
-            potential.output.at[:2].set(10.0),
+            network.weight.at[:2, 0].set(jnp.array([2.0, -2.0])),
+            network.bias.at[:2].set(-1.0),
+            network.output.at[:2].set(10.0 * np.sqrt(len(network.bias))),
         ),
     )
 
@@ -157,39 +154,39 @@ def test_in_one_field_all_bodies_fall_alike():
     q, v = np.array([[0.3], [0.3]]), np.zeros((2, 1))
     force = model.force(jnp.asarray(q), jnp.asarray(v))
     np.testing.assert_allclose(force[1] / force[0], [2.5], rtol=1e-12)
-    heavier = eqx.tree_at(lambda m: m.log_mass, model, model.log_mass + np.log(7.0))
+    heavier = eqx.tree_at(lambda m: m.bodies.log_mass, model, model.bodies.log_mass + np.log(7.0))
     start = _state([[0.5], [-0.4]], [[-2.0], [1.0]])
     np.testing.assert_allclose(
         forecast(heavier, start, 200).position, forecast(model, start, 200).position, atol=1e-9
     )
 
 
-@pytest.mark.parametrize("scheme", ["constraint_exact", "cd_lagrange"])
+@pytest.mark.parametrize("stepper", ["constraint_exact", "cd_lagrange"])
 @pytest.mark.parametrize("speed", [0.2, 1.0, 3.0, 20.0])
-def test_restitution_that_depends_on_speed(scheme, speed):
+def test_restitution_that_depends_on_speed(stepper, speed):
     """e = c₀ + c₁ log u + c₂ log² u, for a ball without forces; kept between 0 and 1."""
     scene = replace(FLOOR, velocity_grid="sample")
-    model = _with_gravity(scene, 0.02, 0.0, scheme=scheme, restitution_terms=3)
     law = np.array([0.6, -0.15, 0.03])
     for coefficients, expected in (
         (law, law @ [1, np.log(speed), np.log(speed) ** 2]),
         (law + np.array([5, 0, 0]), 1.0),
         (law - np.array([5, 0, 0]), 0.0),
     ):
-        learned = eqx.tree_at(lambda m: m.restitution, model, jnp.asarray(coefficients)[None])
-        motion = forecast(learned, _state([[0.3 * speed * 0.02]], [[-speed]]), 1)
+        restitution = SpeedDependentRestitution(jnp.asarray(coefficients)[None])
+        scheme = ConstraintExact() if stepper == "constraint_exact" else CDLagrange.for_scene(scene)
+        model = _with_gravity(scene, 0.02, 0.0, restitution=restitution, stepper=scheme)
+        motion = forecast(model, _state([[0.3 * speed * 0.02]], [[-speed]]), 1)
         np.testing.assert_allclose(motion.velocity[-1, 0, 0], expected * speed, rtol=1e-12, atol=1e-15)
         assert motion.contact[-1, 0] > 0.5
         np.testing.assert_allclose(
-            learned.restitution_at(jnp.array([-speed])), [expected], rtol=1e-12, atol=1e-15
+            model.restitution_at(jnp.array([-speed])), [expected], rtol=1e-12, atol=1e-15
         )
 
 
 def test_each_contact_has_its_own_law():
     """A ball between two walls that lose unlike shares of its speed."""
     scene = Scene(1, 1, (Wall(0, (1.0,)), Wall(0, (-1.0,), -1.0)))
-    model = _with_gravity(scene, 0.02, 0.0)
-    model = eqx.tree_at(lambda m: m.restitution, model, jnp.array([[0.9], [0.5]]))
+    model = _with_gravity(scene, 0.02, 0.0, restitution=ConstantRestitution(jnp.array([0.9, 0.5])))
     motion = forecast(model, _state([[0.5]], [[-4.0]]), 60)
     speeds = 4 * np.array([1, 0.9, 0.45])
     times = np.cumsum([0.5 / 4, 1 / 3.6])
@@ -200,8 +197,8 @@ def test_each_contact_has_its_own_law():
 
 def test_damping_alone():
     """v = v₀ exp(−γt) to rounding, whatever the mass."""
-    model = _with_gravity(Scene(2, 1, chain(2), masses=(1.0, 3.0)), 0.05, 0.0)
-    model = eqx.tree_at(lambda m: m.damping_rate, model, jnp.array([0.8, 0.1]))
+    scene = Scene(2, 1, chain(2), masses=(1.0, 3.0))
+    model = Mechanism.of(scene, 0.05, forces=[LinearDamping(jnp.array([0.8, 0.1]))])
     motion = forecast(model, _state([[5.0], [-5.0]], [[1.0], [-2.0]]), 60)
     decay = np.exp(-np.outer(np.arange(61) * 0.05, [0.8, 0.1]))
     np.testing.assert_allclose(motion.velocity[..., 0], decay * [1.0, -2.0], rtol=1e-12)
@@ -215,41 +212,40 @@ def test_damping_alone():
     ids=["box", "discs", "box by cd-lagrange"],
 )
 def test_a_rollout_with_its_own_contacts_is_the_forecast(scene, scheme):
-    """Contacts that the gap decides, given as decided, change nothing."""
-    model = _network(scene, scheme=scheme)
+    """Contacts that the gap decides, given as prescribed, change nothing."""
+    model = _network(scene, stepper=part_named(AbstractStepper, scheme).for_scene(scene))
     position = [[0.5], [-0.4]] if scene is BOX else [[0.0, 0.0], [0.5, 0.1], [-0.2, 0.6]]
     velocity = [[-2.0], [1.0]] if scene is BOX else [[0.5, 0.2], [-1.5, 0.0], [0.3, -1.2]]
     free = forecast(model, _state(position, velocity), 100)
     contact = free.contact[1:] > 0.5
     assert contact.sum() >= 2
-    decided = rollout(model, _state(position, velocity), contact)
-    np.testing.assert_allclose(decided.position, free.position, atol=1e-9)
-    np.testing.assert_allclose(decided.velocity, free.velocity, atol=1e-8)
+    prescribed = rollout(model, _state(position, velocity), contact)
+    np.testing.assert_allclose(prescribed.position, free.position, atol=1e-9)
+    np.testing.assert_allclose(prescribed.velocity, free.velocity, atol=1e-8)
 
 
 @pytest.mark.parametrize(
-    "options",
+    "parts",
     [
         {},
-        {"field": "joint", "activation": "tanh"},
-        {"scheme": "cd_lagrange", "restitution_terms": 3},
+        {"potential": "joint", "forces": [QuadraticDrag(np.zeros(2)), UniformGravity(np.zeros(1))]},
+        {
+            "stepper": CDLagrange.for_scene(BOX, detection="departure"),
+            "restitution": SpeedDependentRestitution.for_scene(BOX),
+            "friction": CoulombFriction.for_scene(BOX),
+        },
     ],
-    ids=str,
+    ids=["plain", "joint with forces", "cd-lagrange with laws"],
 )
-def test_saved_and_loaded(options, tmp_path):
+def test_saved_and_loaded(parts, tmp_path):
     """Every array, learned ones moved from where they start; the forecast is the same to the bit."""
-    model = _network(BOX, **options)
+    model = _network(BOX, **parts)
     random = np.random.default_rng(0)
-    model = eqx.tree_at(
-        lambda m: (m.contact.shift, m.restitution, m.log_mass, m.damping_rate),
-        model,
-        (
-            jnp.asarray(0.1 * random.uniform(size=3)),
-            jnp.asarray(random.uniform(0.3, 0.9, model.restitution.shape)),
-            jnp.asarray(random.normal(size=2)),
-            jnp.asarray(random.uniform(size=2)),
-        ),
+    model = jax.tree.map(
+        lambda x: jnp.asarray(x) + 0.01 * random.uniform(size=np.shape(x)) if eqx.is_array(x) else x, model
     )
+    # Normals stay of length 1.
+    model = eqx.tree_at(lambda m: m.geometry.normal, model, jnp.asarray(BOX.geometry.normal))
     save_model(model, tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors")
     assert eqx.tree_equal(model, loaded)
@@ -269,15 +265,18 @@ CLOSE = {
 
 def _step_by_parameters(scene, position, velocity):
     """The end of a step as a function of all that is learned of contacts, masses and damping; and a point."""
-    model = _network(scene, restitution_terms=2)
-    values = [np.full(scene.contacts, 0.05), np.full((scene.contacts, 2), [0.7, 0.1])]
+    law = SpeedDependentRestitution(jnp.zeros((scene.contacts, 2)))
+    model = _network(scene, restitution=law, forces=[LinearDamping(np.zeros(scene.bodies))])
+    values = [np.asarray(scene.geometry.offset) + 0.05, np.full((scene.contacts, 2), [0.7, 0.1])]
     values += [np.linspace(0, 1, scene.bodies), np.linspace(0.5, 1, scene.bodies)]
     ends = np.cumsum([value.size for value in values])[:-1]
 
     def end(vector):
         parts = [part.reshape(v.shape) for part, v in zip(jnp.split(vector, ends), values, strict=True)]
         moved = eqx.tree_at(
-            lambda m: (m.contact.shift, m.restitution, m.log_mass, m.damping_rate), model, parts
+            lambda m: (m.geometry.offset, m.restitution.terms, m.bodies.log_mass, m.forces[1].rate),
+            model,
+            parts,
         )
         state, _ = moved.advance(_state(position, velocity))
         return jnp.concatenate([state.position.ravel(), state.velocity.ravel()])
