@@ -15,6 +15,7 @@ from carom.cli.reproduce import _folder
 from carom.errors import InputError
 from carom.fits import load_fitted_model, save_fit
 from carom.fits.fit_directory import MODEL, UNFINISHED
+from carom.storage.compilation_cache import cache_folder, configure
 from carom.storage.lock import locked
 from tests.data.test_bad_files import contents
 
@@ -35,15 +36,18 @@ def refused(capsys, arguments: list[str]) -> str:
 
 
 @pytest.fixture
-def small_disk():
+def small_disk(monkeypatch):
     """No file may grow beyond so many bytes; the system then refuses as it does when a disk is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, cache = resource.getrlimit(resource.RLIMIT_FSIZE), cache_folder()
+    monkeypatch.setenv("CAROM_CACHE", "off")  # JAX would leave truncated entries in the cache of all tests
+    configure(cache=False)
 
     def limit(size: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
 
     yield limit
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    configure(cache=cache or False)
 
 
 @pytest.mark.parametrize("size", [600, 3000, 8000])
