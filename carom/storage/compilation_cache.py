@@ -6,6 +6,7 @@ import os
 import platform
 import time
 import warnings
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,11 +68,12 @@ def cache_folder() -> Path | None:
 
 
 def remove_damaged_entries(folder: Path) -> None:
-    """Delete compiled programs whose SHA-256 is not the one noted when they were first seen.
+    """Delete compiled programs that are truncated, or whose SHA-256 differs from when they were first seen.
 
-    JAX decompresses entries without a checksum of its own. Compressed by zlib they have a weak one; by
-    Zstandard, which JAX prefers where it is installed, they have none, and machine code with a flipped bit
-    runs. JAX never replaces an entry that it cannot read, so a damaged one has to be deleted.
+    JAX does not write entries atomically: a killed process or a full disk leaves a truncated one, which JAX
+    can neither read nor replaces. Nor does it check what it reads: entries compressed by zlib have a weak
+    checksum, those by Zstandard, which JAX prefers where it is installed, have none, and machine code with a
+    flipped bit is executed.
     """
     deadline = time.monotonic() + CHECK_SECONDS
     known = _read_checksums(folder)
@@ -82,22 +84,35 @@ def remove_damaged_entries(folder: Path) -> None:
         if time.monotonic() > deadline:
             break
         with suppress(OSError):  # deleted by another process, or unreadable, which JAX reports if it matters
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            if known.get(path.name, digest) != digest:
+            content = path.read_bytes()
+            digest = hashlib.sha256(content).hexdigest()
+            if path.name not in known and time.time() - path.stat().st_mtime < WRITING_SECONDS:
+                continue
+            if known.get(path.name, digest) != digest or (path.name not in known and _is_truncated(content)):
                 path.unlink()
                 damaged += 1
-                del found[path.name]
-            elif time.time() - path.stat().st_mtime > WRITING_SECONDS:
+                found.pop(path.name, None)
+            else:
                 found[path.name] = digest
     if damaged:
         warnings.warn(
-            f"{folder}: {damaged} damaged entries of the compilation cache were deleted; the programs are "
+            f"{folder}: deleted damaged entries of the compilation cache ({damaged}); their programs are "
             "compiled again.",
             stacklevel=3,
         )
     if found != known:
         with suppress(OSError, InputError), atomic_write(folder / CHECKSUMS) as temporary:
             temporary.write_text(json.dumps(found))
+
+
+def _is_truncated(content: bytes) -> bool:
+    if not content.startswith(b"\x78"):  # Zstandard, which this Python may not be able to read
+        return not content
+    try:
+        zlib.decompress(content)
+    except zlib.error:
+        return True
+    return False
 
 
 def _read_checksums(folder: Path) -> dict[str, str]:

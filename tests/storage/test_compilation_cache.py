@@ -41,12 +41,19 @@ def test_entries_with_flipped_bits_are_deleted(folder):
         flipped = bytearray(whole)
         flipped[generator.integers(len(whole))] ^= 1 << int(generator.integers(8))
         entry.write_bytes(flipped)
-        with pytest.warns(UserWarning, match="damaged entries of the compilation cache were deleted"):
+        with pytest.warns(UserWarning, match="deleted damaged entries of the compilation cache"):
             remove_damaged_entries(folder)
         assert not entry.exists()
         entry.write_bytes(whole)
         os.utime(entry, (0, 0))
         remove_damaged_entries(folder)
+    (folder / CHECKSUMS).unlink()
+    entry.write_bytes(whole[: len(whole) // 2])  # as by a process that was killed while writing
+    os.utime(entry, (0, 0))
+    with pytest.warns(UserWarning, match="damaged"):
+        remove_damaged_entries(folder)
+    assert not entry.exists()
+    entry.write_bytes(whole)
     jax.clear_caches()
     compilation_cache.reset_cache()
     np.testing.assert_array_equal(solve(0), expected)
