@@ -64,7 +64,7 @@ def init(
             "walls": inferred.count(Wall),
             "pairs": inferred.count(Pair),
             "impacts": sum(inferred.contacts.impacts),
-            "blind": inferred.contacts.blind,
+            "mask": inferred.contacts.blind,
             "unused": sorted(inferred.columns.unused),
             "next": command,
         }
