@@ -12,7 +12,7 @@ from carom.errors import InputError
 from carom.estimation import LatentSettings, Learned, fit_latent
 from carom.mechanics import Scene, Wall
 from carom.models import ImpactNetwork, forecast, in_scene
-from carom.reproduction.bodies.learning import glimpses
+from carom.reproduction.bodies.run import short_trajectories
 from carom.systems import Billiards
 
 PLAIN = LatentSettings(scheme="constraint_exact", field="none", hidden=1, starts=1)
@@ -28,7 +28,7 @@ def test_laws_masses_radii_planes_and_normals_together():
     truth = Billiards(
         radii=(0.1, 0.14), ball_masses=(1.0, 3.0), size=(1.0, 0.8), restitution=0.8, friction=0.25
     )
-    recording, _ = glimpses(truth, seed=11, noise=0.003, chunks=400)
+    recording, _ = short_trajectories(truth, seed=11, noise=0.003, count=400)
     scene, tilt = truth.scene(), 0.04
     told = []
     for candidate in scene.candidates:
@@ -72,7 +72,7 @@ def test_laws_masses_radii_planes_and_normals_together():
 def test_a_model_of_two_balls_forecasts_five():
     """Laws learned on two serve five as those learned in place would; at another step too."""
     two, five = (Billiards(radii=(0.1,) * count, restitution=0.7) for count in (2, 5))
-    recording, _ = glimpses(two, seed=12, noise=0.005, chunks=300)
+    recording, _ = short_trajectories(two, seed=12, noise=0.005, count=300)
     told = replace(two.scene(), restitution=1.0)
     settings = replace(PLAIN, learned=Learned(restitution="constant", laws="kind", gap=False))
     model = fit_latent(recording.with_scene(told), settings).model

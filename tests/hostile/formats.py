@@ -36,9 +36,8 @@ from carom.mechanics import Pair, Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
 from carom.report.findings import read_findings
 from carom.report.words import doubts, parameters
+from carom.reproduction.measured.configuration import CHECKS, PENDULUM
 from carom.reproduction.measured.recordings import (
-    CHECKS,
-    PENDULUM,
     pendulum_recording,
     read_air_track,
     read_pendulum,
@@ -50,8 +49,8 @@ from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors
 from carom.training import together
 from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
+from tests.reproduction.measured.test_recordings import folder_of
 from tests.reproduction.synthetic_trials import write_trials
-from tests.reproduction.test_measured_data import folder_of
 
 BALL = Scene(1, 1, (Wall(0, (1.0,)),), restitution=0.8)
 PLANE = Scene(2, 2, (Wall(0, (0.0, 1.0)), Wall(1, (0.0, 1.0)), Pair(0, 1, 0.2)), masses=(1.0, 2.0))

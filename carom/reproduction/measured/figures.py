@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from carom.evaluation.tables import measured
+from carom.evaluation.tables import measured, summarize
 from carom.plotting.pictures import save_picture
 from carom.plotting.style import DATA, LINES, figure_style
 from carom.reproduction.measured.configuration import MASKED, SERIES
@@ -32,13 +32,13 @@ def write_measured_figures(rows: pl.DataFrame, tasks_folder: Path, folder: Path)
     folder.mkdir(parents=True, exist_ok=True)
     runs = first_crop(rows)
     arrays = load_arrays(tasks_folder, int(runs["seed"][0]))
-    error = float(np.mean(rows.filter(experiment="pendulum", metric="energy_error")["value"]))
+    errors = rows.filter(experiment="pendulum", metric="energy_error")["value"]
     drawn: dict[str, Callable[[], Figure]] = {
         "collisions": lambda: draw_collisions(arrays),
         "restitution": lambda: draw_laws(runs),
         "velocities": lambda: draw_velocities(runs),
         "masses": lambda: draw_masses(runs),
-        "pendulum": lambda: draw_pendulum(arrays["pendulum"], error),
+        "pendulum": lambda: draw_pendulum(arrays["pendulum"], summarize(errors).mean),
     }
     with figure_style():
         return [save_picture(draw(), folder / name) for name, draw in drawn.items()]

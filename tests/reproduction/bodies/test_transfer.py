@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import pytest
 
 from carom.models import ImpactNetwork, in_scene
-from carom.reproduction.bodies.transfer import FIVE, TRANSFERS, Setting, forecast_errors
+from carom.reproduction.bodies.configuration import FIVE, TRANSFERS, Setting
+from carom.reproduction.bodies.run import forecast_errors
 
 
 def true_model(setting: Setting) -> ImpactNetwork:
@@ -24,12 +25,15 @@ def test_a_true_model_stays_true_elsewhere(name):
     there, here = TRANSFERS[name]
     model = in_scene(true_model(there), here.system.scene(), step_size=here.step_size)
     errors = forecast_errors(model, here, seed=100)
-    assert max(errors["position"]) < 1e-4
-    assert max(errors["paper"]) < 1e-2
+    assert max(error["position_rmse"] for error in errors) < 1e-4
+    assert max(error["paper_rmse"] for error in errors) < 1e-2
 
 
 def test_a_wrong_restitution_is_seen():
     model = true_model(FIVE)
     wrong = eqx.tree_at(lambda m: m.restitution, model, 0.9 * model.restitution)
-    right, off = (forecast_errors(each, FIVE, seed=100) for each in (model, wrong))
-    assert sorted(off["position"])[10] > 100 * sorted(right["position"])[10]
+    right, off = (
+        sorted(error["position_rmse"] for error in forecast_errors(each, FIVE, seed=100))
+        for each in (model, wrong)
+    )
+    assert off[10] > 100 * right[10]

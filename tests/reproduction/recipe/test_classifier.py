@@ -1,24 +1,23 @@
-"""Classifier against gap: what is compared, that nothing else differs, and the table by hand."""
+"""Classifier against gap: what is compared, and that nothing else differs."""
 
-import json
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 import pytest
-from carom.reproduction.recipe.classifier_tables import classifier_markdown, write_classifier
 
 from carom.evaluation import contact_score
+from carom.evaluation.results import read_results, wide
+from carom.execution.tasks import run_tasks
 from carom.models import ImpactNetwork, forecast_many
 from carom.models.contact_signal import CandidateContact
-from carom.reproduction.recipe.classifier import BALL, CASES, Case, drops, forecast_by_classifier, run_cases
-from tests.reproduction.test_tables import cells
+from carom.reproduction.recipe.classifier import classifier_tasks, forecast_by_classifier
+from carom.reproduction.recipe.configuration import CASES, CLASSIFIER_BALL, Case, drops
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("truth", ["exact", "scheme"])
@@ -42,7 +41,7 @@ def test_more_bounces_are_those_of_fewer_and_others():
 
 def gap_as_a_network(surface: float) -> CandidateContact:
     """min(surface − q, −v), positive where the gap is negative and closing, in the layers of the paper."""
-    signal = CandidateContact(BALL.geometry, hidden=(3, 3), key=jax.random.key(0))
+    signal = CandidateContact(CLASSIFIER_BALL.geometry, hidden=(3, 3), key=jax.random.key(0))
     # relu(s − q), relu(q − s) and relu(s − q + v); min(x, y) = x − relu(x − y).
     weights = (jnp.array([[-1.0, 0], [1, 0], [-1, 1]]), jnp.eye(3), jnp.array([[1.0, -1, -1]]))
     biases = (jnp.array([surface, -surface, surface]), jnp.zeros(3), jnp.zeros(1))
@@ -63,7 +62,7 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
     model = eqx.tree_at(lambda m: m.potential, model, slope)
     starts = jax.tree.map(lambda *x: jnp.stack(x), *drops(np.random.default_rng(5), 8, (1.0, 3.0)))
     by_gap = forecast_many(model, starts, 150)
-    by_network = forecast_by_classifier(model, gap_as_a_network(BALL.radius), starts, 150)
+    by_network = forecast_by_classifier(model, gap_as_a_network(CLASSIFIER_BALL.radius), starts, 150)
     assert int((by_gap.contact > 0.5).sum()) > 15
     np.testing.assert_array_equal(by_network.contact > 0.5, by_gap.contact > 0.5)
     np.testing.assert_allclose(by_network.position, by_gap.position, atol=1e-5)
@@ -73,61 +72,30 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
 @pytest.mark.campaign
 def test_a_case_from_recording_to_scores(tmp_path):
     """Five bounces: the gap has most impacts on time, and both have the same impacts to time."""
-    (result,) = run_cases([Case("exact", 5)], [100, 101], tmp_path)
-    for row in result["rows"]:
-        line = row["as recorded"]
-        assert line["gap"]["impacts"] == line["classifier"]["impacts"] > 80
-        assert line["gap"]["on_time"] >= 0.5 * line["gap"]["starts"]
-        assert np.isfinite(line["classifier"]["median_error"])
+    (result,) = run_tasks(classifier_tasks([100, 101], tmp_path, cases=[Case("exact", 5)]))
+    fits = wide(pl.DataFrame(result["rows"]).filter(heights="as recorded"))
+    gap, classifier = (fits.filter(model=model) for model in ("gap", "classifier"))
+    assert gap["impacts"].to_list() == classifier["impacts"].to_list()
+    assert min(gap["impacts"]) > 80
+    assert (gap["on_time"] >= 0.5 * gap["forecasts"]).all()
+    assert classifier["held_out_median"].is_finite().all()
 
 
 def test_what_the_page_says_of_the_committed_results():
-    document = json.loads((ROOT / "results" / "classifier.json").read_text())
-    assert document["seeds"] == list(range(20))
-    fewer = better = lines = 0
-    few, many = [], []
-    for case, starts in product(document["cases"], ("as recorded", "higher")):
-        scores = [row[starts] for row in case["rows"]]
-        wrong, error = (
-            [measure([score[by] for score in scores]) for by in ("gap", "classifier")]
-            for measure in (
-                lambda s: sum(x[name] for x in s for name in ("mistimed", "missed", "spurious")),
-                lambda s: np.median([x["median_error"] for x in s]),
-            )
-        )
-        fewer, better, lines = fewer + (wrong[0] < wrong[1]), better + (error[0] < error[1]), lines + 1
-        if case["bounces"] <= 5:
-            few.append(wrong[1] / wrong[0])
-        elif case["bounces"] == 20:
-            many.append(wrong[1] / wrong[0])
+    fits = wide(read_results(ROOT / "results" / "classifier.json").rows)
+    assert sorted(fits["seed"].unique()) == list(range(20))
+    wrong = pl.sum_horizontal("mistimed", "missed", "spurious").sum()
+    by = ("truth", "heights", "bounces")
+    lines = fits.group_by(*by, "model").agg(wrong=wrong, error=pl.col("held_out_median").median())
+    lines = lines.filter(model="gap").join(lines.filter(model="classifier"), on=by, suffix="_classifier")
+    fewer = (lines["wrong"] < lines["wrong_classifier"]).sum()
+    better = (lines["error"] < lines["error_classifier"]).sum()
+    ratio = lines.with_columns(ratio=pl.col("wrong_classifier") / pl.col("wrong"))
+    few = ratio.filter(pl.col("bounces") <= 5)["ratio"].to_list()
+    many = ratio.filter(pl.col("bounces") == 20)["ratio"].to_list()
     text = " ".join((ROOT / "docs" / "learning.md").read_text().split())
-    assert f"fewer wrong impacts in {fewer} of {lines} lines" in text
-    assert f"the larger one in {better} of {lines} lines" in text
+    assert f"fewer wrong impacts in {fewer} of {lines.height} lines" in text
+    assert f"the larger one in {better} of {lines.height} lines" in text
     assert f"classifier has {min(few):.1f} to {max(few):.1f} times as many wrong, typically twice" in text
     assert np.median(few) == pytest.approx(2, abs=0.15)
     assert f"after twenty still {min(many):.1f} to {max(many):.1f} times" in text
-
-
-def score(*counts: int, error: float | None) -> dict[str, Any]:
-    names = ("impacts", "mistimed", "missed", "spurious", "on_time", "starts")
-    return {**dict(zip(names, counts, strict=True)), "median_error": error}
-
-
-def test_the_table_by_hand(tmp_path):
-    rows = [
-        {"seed": seed, "near": {"gap": score(10, seed, 0, 1, 4, 8, error=0.5 * seed), "classifier": other}}
-        for seed, other in (
-            (0, score(10, 1, 2, 3, 0, 8, error=float("inf"))),
-            (2, score(10, 1, 2, 3, 2, 8, error=7.0)),
-        )
-    ]
-    result = {"truth": "exact", "bounces": 3, "noise": 0.05, "device": "cpu", "rows": rows}
-    write_classifier([result], tmp_path / "new" / "classifier.json", command="carom")
-    document = json.loads((tmp_path / "new" / "classifier.json").read_text())
-    assert document["seeds"] == [0, 2]
-    assert document["cases"][0]["rows"][0]["near"]["classifier"]["median_error"] is None
-    table = classifier_markdown(document)
-    assert "over 2 seeds" in table
-    # Medians of (0, 1) and of (∞, 7); 8 of 16 and 2 of 16 starts are on time.
-    wrong = ["2 / 0 / 2", "2 / 4 / 6"]
-    assert cells(table, "exact") == ["exact", "near", "3", "20", *wrong, "50 %", "12 %", "0.500", "diverged"]
