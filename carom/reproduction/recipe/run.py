@@ -36,7 +36,7 @@ from carom.types import State, Trajectory
 
 TOGETHER = 5
 """Seeds that are fitted as one batch on a processor."""
-Metrics = dict[str, float]
+Metrics = dict[str, float | int]
 
 
 def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Task]:
@@ -97,8 +97,8 @@ def fit_metrics(fit: LatentFit) -> Metrics:
     found = [int(impacts.chosen.sum()) for impacts in fit.impacts]
     return _known(
         {
-            "failed": fit.failed,
-            "contacts_by_gap": fit.free,
+            "failed": bool(fit.failed),
+            "contacts_by_gap": bool(fit.free),
             "cd_lagrange": fit.model.scheme == "cd_lagrange",
             "fitted_runs": len(found),
             "found_impacts": sum(found),
@@ -256,7 +256,8 @@ def _by_paper(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
     fits = fit_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
     training = {"training_steps": trial.training_steps, "epochs": settings.epochs}
     return [
-        (fit.model, {"failed": fit.failed, "seconds": fit.seconds / len(fits)} | training) for fit in fits
+        (fit.model, {"failed": bool(fit.failed), "seconds": fit.seconds / len(fits)} | training)
+        for fit in fits
     ]
 
 
