@@ -52,7 +52,7 @@ class Trial:
     @property
     def cost(self) -> float:
         """Work to do, for the order of tasks and the estimate of the time left."""
-        return self.gradient_steps * self.experiment.settings(self.protocol, self.model_name).horizon
+        return float(self.gradient_steps * self.experiment.settings(self.protocol, self.model_name).horizon)
 
     def shortened(self, share: float) -> "Trial":
         """The same with a share of the epochs."""
