@@ -8,7 +8,7 @@ import polars as pl
 import carom.evaluation.tables as text
 from carom.digits import number
 from carom.evaluation.results import wide
-from carom.evaluation.tables import Cell, Table, cell, tabulate
+from carom.evaluation.tables import Cell, Table, cell, tabulate, where
 
 Make = Callable[[pl.DataFrame], Table]
 
@@ -41,7 +41,8 @@ def speed_table(rows: pl.DataFrame) -> Table:
 
     ours, theirs, parallel = "ours, 2 threads", "pymunk", "pymunk, 2 processes"
     shown: dict[str, Cell] = {
-        f"{model} / s": _of(model, cell("seconds", text.median_text)) for model in (ours, theirs, parallel)
+        f"{model} / s": where("model", model, cell("seconds", text.median_text))
+        for model in (ours, theirs, parallel)
     }
     fits = wide(rows.filter(experiment="speed")).sort("step_size", descending=True)
     caption = "1024 scenes of 16 balls on a free table, 100 steps, all recorded, on 2 cores."
@@ -58,11 +59,6 @@ def _plain(
         return tabulate(fits.sort(*by, descending=[k == last for k in by]), by, columns, caption=caption)
 
     return make
-
-
-def _of(model: str, show: Cell) -> Cell:
-    """A cell of one model's rows."""
-    return lambda group: show(group.filter(model=model))
 
 
 _SCENES = {"dimension": "dimension", "field": "field"}
@@ -106,8 +102,8 @@ SPEED_TABLES: dict[str, Make] = {
         "cost",
         {"field": "field", "balls": "balls"},
         {
-            "a step of a scene / µs": _of("ours", cell("microseconds", text.median_text)),
-            "pymunk / µs": _of("pymunk", cell("microseconds", text.median_text)),
+            "a step of a scene / µs": where("model", "ours", cell("microseconds", text.median_text)),
+            "pymunk / µs": where("model", "pymunk", cell("microseconds", text.median_text)),
             "memory of a scene / kB": cell("bytes", lambda sizes: number(sizes[0] / 1000)),
         },
         "By the number of balls, as dense in all cases, h = 0.01 s, one thread.",

@@ -90,7 +90,8 @@ def write_results(
     header = {key: value for key, value in header.items() if value is not None}
     tidy = [_tidy(row) for row in rows]
     _check_rows(path, tidy)
-    tidy.sort(key=lambda row: [(key not in row, row.get(key, 0)) for key in _columns(tidy)])
+    *columns, _ = _columns(tidy)  # all but the value
+    tidy.sort(key=lambda row: [(key not in row, row.get(key, 0)) for key in columns])
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in tidy)
     # One row per line, so that a difference between two versions of the file is a list of numbers.
     text = json.dumps(header, indent=1, ensure_ascii=False)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n'

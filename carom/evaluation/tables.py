@@ -219,12 +219,12 @@ def _pivoted(rows: pl.DataFrame, columns: Mapping[str, Cell]) -> list[tuple[str,
         for value in rows[key].drop_nulls().unique(maintain_order=True):
             for heading in headings:
                 name = heading.replace(f"{{{key}}}", str(value))
-                found.append((name, _where(key, value, columns[heading])))
+                found.append((name, where(key, value, columns[heading])))
     return found
 
 
-def _where(key: str, value: Any, show: Cell) -> Cell:
-    """The cell of those rows of a group that have this value."""
+def where(key: str, value: Any, show: Cell) -> Cell:
+    """A cell of those rows of a group that have this value; `MISSING` where there are none."""
 
     def text(group: pl.DataFrame) -> str:
         chosen = group.filter(pl.col(key) == value)

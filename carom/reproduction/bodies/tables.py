@@ -7,7 +7,7 @@ import polars as pl
 import carom.evaluation.tables as text
 from carom.digits import MISSING, number
 from carom.evaluation.results import wide
-from carom.evaluation.tables import Cell, Table, cell, tabulate
+from carom.evaluation.tables import Table, cell, tabulate, where
 from carom.reproduction.bodies.configuration import ESTIMATIONS, TRANSFERS
 
 
@@ -19,15 +19,20 @@ def restitution_table(rows: pl.DataFrame) -> Table:
         value = published.get((group["true_restitution"][0], group["noise"][0]))
         return MISSING if value is None else number(value)
 
+    def estimates(values: pl.Series) -> str:
+        return ", ".join(f"{value:.4f}" for value in values)
+
     fits = wide(rows.filter(experiment="restitution"))
     return tabulate(
         fits.sort("noise", "true_restitution", "seed", descending=[False, True, False]),
         {"true_restitution": "true e", "noise": "noise"},
         {
-            "estimates": _of("carom", cell("estimate", lambda x: ", ".join(f"{value:.4f}" for value in x))),
+            "estimates": where(
+                "model", "carom", cell("estimate", lambda x: ", ".join(f"{value:.4f}" for value in x))
+            ),
             "standard error": cell("standard_error", lambda values: number(text.summarize(values).mean)),
-            "largest error": _of("carom", cell("error", text.largest_text)),
-            "oracle: largest error": _of("oracle", cell("error", text.largest_text)),
+            "largest error": where("model", "carom", cell("error", text.largest_text)),
+            "oracle: largest error": where("model", "oracle", cell("error", text.largest_text)),
             "set aside": cell("set_aside", lambda counts: ", ".join(f"{count:.0f}" for count in counts)),
             "e by DiffCoSim": peer,
         },
@@ -47,9 +52,9 @@ def masses_table(rows: pl.DataFrame) -> Table:
         wide(rows.filter(experiment="masses")).sort("noise", "seed"),
         {"noise": "noise"},
         {
-            "estimates by seed": _of("carom", ratios),
-            "largest relative error": _of("carom", percent),
-            "oracle: largest error": _of("oracle", percent),
+            "estimates by seed": where("model", "carom", ratios),
+            "largest relative error": where("model", "carom", percent),
+            "oracle: largest error": where("model", "oracle", percent),
             "intervals that cover": cell("covered", text.share_text),
         },
         caption="Masses 1 : 2 : 6 : 8 : 10 of the same balls, e = 1 unknown too.",
@@ -76,19 +81,14 @@ def transfer_table(rows: pl.DataFrame) -> Table:
         text.arrange(fits.with_columns(there=settings[0], here=settings[1]), transfer=TRANSFERS),
         {"there": "learned on", "here": "forecast"},
         {
-            "error of positions / m": _of("transferred", position),
-            "learned in place / m": _of("in place", position),
+            "error of positions / m": where("model", "transferred", position),
+            "learned in place / m": where("model", "in place", position),
             "ratio": ratio,
-            "the paper's error": _of("transferred", paper),
-            "learned in place": _of("in place", paper),
+            "the paper's error": where("model", "transferred", paper),
+            "learned in place": where("model", "in place", paper),
         },
         caption="Error of forecasts of 0.4 s, median over 40 held-out starts.",
     )
-
-
-def _of(model: str, show: Cell) -> Cell:
-    """A cell of one model's rows."""
-    return lambda group: show(group.filter(model=model))
 
 
 BODIES_TABLES: dict[str, Callable[[pl.DataFrame], Table]] = {

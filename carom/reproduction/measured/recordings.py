@@ -17,14 +17,8 @@ from carom.data.io.csv_table import CSV
 from carom.data.io.tables import MAXIMUM_BYTES
 from carom.errors import InputError
 from carom.mechanics import Scene
-from carom.reproduction.measured.configuration import (
-    CHECKS,
-    DATA_VARIABLE,
-    DEFAULT_DATA,
-    PENDULUM,
-    RECORDINGS,
-    RIDERS,
-)
+from carom.reproduction.measured import configuration as config
+from carom.reproduction.measured.configuration import CHECKS, PENDULUM, RECORDINGS, RIDERS
 from carom.storage.input_file import complaint, require_file
 
 _CHECKED = ("mass_a_kg", "mass_b_kg", "t_impact_s", "closing_speed_m_s", "restitution_line_fit")
@@ -52,11 +46,11 @@ class Check(NamedTuple):
 def measured_directory(directory: Path | None) -> Path:
     """The given directory, or that of the environment; it must have the measured files."""
     if directory is None:
-        directory = Path(os.environ.get(DATA_VARIABLE) or DEFAULT_DATA)
-        if directory == DEFAULT_DATA and not directory.is_dir():
+        directory = Path(os.environ.get(config.DATA_VARIABLE) or config.DEFAULT_DATA)
+        if directory == config.DEFAULT_DATA and not directory.is_dir():
             raise InputError(
                 "Measured recordings are no part of Carom: name their directory with --data or "
-                f"{DATA_VARIABLE}."
+                f"{config.DATA_VARIABLE}."
             )
     for name in (RECORDINGS, CHECKS, PENDULUM):
         if not (directory / name).is_file():

@@ -229,7 +229,7 @@ def _predictions(
     return rows
 
 
-def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float]:
+def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float | int]:
     """What is known of one run, by the table of runs and by lines."""
     metrics = {f"checked_{key}": value for key, value in check._asdict().items() if key != "bumper"}
     if collision is None:

@@ -32,7 +32,7 @@ from carom.reproduction.recipe.configuration import (
     ClassifierTraining,
     drops,
 )
-from carom.reproduction.recipe.run import impact_metrics
+from carom.reproduction.recipe.run import Metrics, impact_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.types import State
 
@@ -143,7 +143,7 @@ def forecast_by_classifier(model: Mechanism, signal: CandidateContact, starts: S
     return jax.vmap(one)(starts)
 
 
-def _metrics(predicted: Forecast, truth: Recording) -> dict[str, float]:
+def _metrics(predicted: Forecast, truth: Recording) -> Metrics:
     """Impacts of all starts together, starts with every impact on time, and the median error."""
     total: Counter[str] = Counter()
     errors = []

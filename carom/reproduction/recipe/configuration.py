@@ -136,9 +136,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     "pendulum.exact": _PENDULUM,
     "pendulum.published": replace(_PENDULUM, truth="published", grid_stretch=200 / 199),
     "pendulum.exact.start-unknown": replace(_PENDULUM, start_given=False),
-    "unknown-e-0.7": replace(_UNKNOWN, system=BouncingBall(radius=0.01, restitution=0.7)),
-    "unknown-e-0.95": replace(_UNKNOWN, system=BouncingBall(radius=0.01, restitution=0.95)),
-    "unknown-e-1": _UNKNOWN,
+    **{
+        f"unknown-e-{e:g}": replace(
+            _UNKNOWN, title=f"Ball, e = {e:g} unknown", system=BouncingBall(radius=0.01, restitution=e)
+        )
+        for e in (0.7, 0.95, 1.0)
+    },
     "bent": Experiment(
         "Ball in a bent potential, e = 0.8 unknown", BentBall(restitution=0.8),
         learn=("restitution", "surfaces"), start_given=False, noise=0.1, oracle=False,

@@ -36,7 +36,7 @@ from carom.types import State, Trajectory
 
 TOGETHER = 5
 """Seeds that are fitted as one batch on a processor."""
-Metrics = dict[str, float]
+Metrics = dict[str, float | int]
 
 
 def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Task]:
@@ -95,9 +95,15 @@ def fit_metrics(fit: Fit) -> Metrics:
     found = [int(impacts.chosen.sum()) for impacts in fit.impacts]
     return _known(
         {
+<<<<<<< HEAD
             "failed": fit.failed,
             "contacts_by_gap": fit.by_gap,
             "cd_lagrange": fit.model.stepper.name == "cd_lagrange",
+=======
+            "failed": bool(fit.failed),
+            "contacts_by_gap": bool(fit.free),
+            "cd_lagrange": fit.model.scheme == "cd_lagrange",
+>>>>>>> recipe
             "fitted_runs": len(found),
             "found_impacts": sum(found),
             "runs_with_one_impact": found.count(1),
@@ -254,7 +260,8 @@ def _by_paper(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
     fits = train_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
     training = {"training_steps": trial.training_steps, "epochs": settings.epochs}
     return [
-        (fit.model, {"failed": fit.failed, "seconds": fit.seconds / len(fits)} | training) for fit in fits
+        (fit.model, {"failed": bool(fit.failed), "seconds": fit.seconds / len(fits)} | training)
+        for fit in fits
     ]
 
 

@@ -2,34 +2,20 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import polars as pl
 
+import carom.evaluation.tables as text
 from carom.digits import MISSING, number
 from carom.evaluation.results import wide
-from carom.evaluation.tables import (
-    Cell,
-    Table,
-    arrange,
-    cell,
-    mean_text,
-    measured,
-    median_text,
-    share_text,
-    summarize,
-    tabulate,
-)
+from carom.evaluation.tables import Cell, Table, arrange, cell, tabulate, where
 from carom.reproduction.recipe.configuration import CLASSIFIER_BOUNCES, EXPERIMENTS, HEIGHTS, LEARNERS
 
-_TITLES = {
-    name: one.title
-    # The title of the bent potential has its restitution already.
-    if one.true_restitution is None or f"{one.true_restitution:g}" in one.title
-    else f"{one.title} (true {one.true_restitution:g})"
-    for name, one in EXPERIMENTS.items()
-}
+_LABELS = {"experiment": {name: one.title for name, one in EXPERIMENTS.items()}}
 _OURS, _ORACLE, _FLOOR = "carom", "oracle", "oracle, floor estimated"
+_ours, _oracle, _floor = (partial(where, "model", model) for model in (_OURS, _ORACLE, _FLOOR))
 PAPER_NOISE = 0.2
 """Of the paper's ball."""
 
@@ -40,15 +26,15 @@ def errors_table(rows: pl.DataFrame) -> Table:
         arrange(wide(rows), experiment=EXPERIMENTS),
         {"experiment": "experiment"},
         {
-            **{key: _entry(key) for key in ("truth", "touch", "start", "velocities")},
-            "mean ± s.e.": _of(_OURS, cell("paper_rmse", mean_text)),
-            "median": _of(_OURS, cell("paper_rmse", median_text)),
-            "oracle: mean": _of(_ORACLE, cell("paper_rmse", lambda values: number(summarize(values).mean))),
-            "impacts: mistimed / missed / spurious of true": _of(_OURS, _impacts),
+            **_entries("truth", "touch", "start", "velocities"),
+            "mean ± s.e.": _ours(cell("paper_rmse", text.mean_text)),
+            "median": _ours(cell("paper_rmse", text.median_text)),
+            "oracle: mean": _oracle(cell("paper_rmse", lambda values: number(text.summarize(values).mean))),
+            "impacts: mistimed / missed / spurious of true": _ours(_impacts),
             "paper": lambda group: EXPERIMENTS[group["experiment"][0]].paper or MISSING,
         },
         caption=f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
-        labels={"experiment": _TITLES},
+        labels=_LABELS,
     )
 
 
@@ -70,13 +56,13 @@ def restitution_table(rows: pl.DataFrame) -> Table:
         {
             "true e": lambda group: f"{truth[group['experiment'][0]]:g}",
             "largest error": cell("error", lambda errors: number(max(errors.abs()))),
-            "95 % interval covers": cell("covered", share_text),
-            "mean s.e.": cell("restitution_error", lambda values: number(summarize(values).mean)),
+            "95 % interval covers": cell("covered", text.share_text),
+            "mean s.e.": cell("restitution_error", lambda values: number(text.summarize(values).mean)),
             "spread over seeds": cell("restitution", _deviation),
-            "mean − true": cell("error", lambda errors: _signed(summarize(errors).mean)),
+            "mean − true": cell("error", lambda errors: _signed(text.summarize(errors).mean)),
         },
         caption="Estimated restitution over seeds; the spread is the standard deviation of the estimates.",
-        labels={"experiment": {name: one.title for name, one in EXPERIMENTS.items()}},
+        labels=_LABELS,
     )
 
 
@@ -84,25 +70,25 @@ def held_out_table(rows: pl.DataFrame) -> Table:
     """Forecasts from starts that were not recorded, beside the oracles'."""
     # Without an oracle only a few starts were tried, which is not the same quantity.
     compared = rows.filter(pl.col("model") == _ORACLE)["experiment"].unique()
-    median = cell("held_out_median", median_text)
+    median = cell("held_out_median", text.median_text)
     return tabulate(
         arrange(wide(rows).filter(pl.col("experiment").is_in(compared.to_list())), experiment=EXPERIMENTS),
         {"experiment": "experiment"},
         {
-            **{key: _entry(key) for key in ("truth", "touch", "start")},
-            "median error": _of(_OURS, median),
-            "oracle": _of(_ORACLE, median),
+            **_entries("truth", "touch", "start"),
+            "median error": _ours(median),
+            "oracle": _oracle(median),
             "ratio": _ratio_to(_ORACLE),
-            "oracle without floor": _of(_FLOOR, median),
+            "oracle without floor": _floor(median),
             "ratio to it": _ratio_to(_FLOOR),
-            "impacts wrong per seed": _of(_OURS, cell("held_out_wrong", median_text)),
+            "impacts wrong per seed": _ours(cell("held_out_wrong", text.median_text)),
         },
         caption=(
             "Held-out starts: the median error of 50 starts, median over seeds. The second oracle estimates "
             "the floor too, as the learner does. The last column is the median over seeds of the impacts "
             "that are mistimed, missed or spurious from all 50 together."
         ),
-        labels={"experiment": _TITLES},
+        labels=_LABELS,
     )
 
 
@@ -112,7 +98,7 @@ def bent_table(rows: pl.DataFrame) -> Table:
     lines = []
     for title, metric in (("95th percentile", "slope_95_share"), ("root mean square", "slope_rmse_share")):
         shares = fits[metric]
-        found = (summarize(shares).median, min(shares), max(shares))
+        found = (text.summarize(shares).median, min(shares), max(shares))
         lines.append((title, *("diverged" if math.isinf(x) else f"{100 * x:.1f} %" for x in found)))
     caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
     return Table(caption, ("error", "median seed", "best seed", "worst seed"), tuple(lines))
@@ -131,12 +117,12 @@ def classifier_table(rows: pl.DataFrame) -> Table:
         fits,
         {"truth": "truth", "heights": "starts", "bounces": "bounces seen"},
         {
-            "true impacts": _of("gap", cell("impacts", lambda counts: f"{counts.sum():.0f}")),
+            "true impacts": where("model", "gap", cell("impacts", lambda counts: f"{counts.sum():.0f}")),
             "{model}: wrong": lambda group: " / ".join(_totals(group, "mistimed", "missed", "spurious")),
             "{model}: all on time": lambda group: (
                 f"{100 * sum(group['on_time']) / sum(group['forecasts']):.0f} %"
             ),
-            "{model}: error": cell("held_out_median", median_text),
+            "{model}: error": cell("held_out_median", text.median_text),
         },
         caption=(
             f"Forecasts from held-out starts over {rows['seed'].n_unique()} seeds, contacts decided by the "
@@ -176,16 +162,16 @@ def grid_table(rows: pl.DataFrame) -> Table:
     def at(level: float, show: Cell) -> Cell:
         return lambda group: show(group.filter(pl.col("noise") == level))
 
-    on_time = cell("off", lambda off: share_text(~off))
+    on_time = cell("off", lambda off: text.share_text(~off))
     return tabulate(
         fits,
         {"model": "learner"},
         {
-            "bounces = {bounces}": at(noise, cell("paper_rmse", median_text)),
+            "bounces = {bounces}": at(noise, cell("paper_rmse", text.median_text)),
             "all bounces on time": on_time,
             f"at σ = {noises[-1]:g}": at(noises[-1], on_time),
-            "fit reports failure": cell("failed", share_text),
-            "bounces of the recording miscounted": cell("miscounted", share_text),
+            "fit reports failure": cell("failed", text.share_text),
+            "bounces of the recording miscounted": cell("miscounted", text.share_text),
         },
         caption=(
             f"Median error of seeds {seeds[0]} to {seeds[-1]} at σ = {noise:g} by number of recorded "
@@ -207,23 +193,13 @@ LEARNING_TABLES: dict[str, Callable[[pl.DataFrame], Table]] = {
 """By the name of their marker in a page."""
 
 
-def _entry(key: str) -> Cell:
-    """What the rows of our model have for a key."""
-    return _of(_OURS, lambda group: group[key][0])
-
-
-def _of(model: str, show: Cell) -> Cell:
-    """A cell of one model's rows."""
-
-    def text(group: pl.DataFrame) -> str:
-        chosen = group.filter(pl.col("model") == model)
-        return show(chosen) if chosen.height else MISSING
-
-    return text
+def _entries(*keys: str) -> dict[str, Cell]:
+    """What the rows of our model have for some keys."""
+    return {key: _ours(lambda group, key=key: group[key][0]) for key in keys}
 
 
 def _impacts(group: pl.DataFrame) -> str:
-    if not len(measured(group, "impacts")):
+    if not len(text.measured(group, "impacts")):
         return MISSING
     mistimed, missed, spurious, true = _totals(group, "mistimed", "missed", "spurious", "impacts")
     return f"{mistimed} / {missed} / {spurious} of {true}" if true != "0" else f"{spurious} spurious"
@@ -236,17 +212,17 @@ def _totals(group: pl.DataFrame, *metrics: str) -> list[str]:
 def _ratio_to(oracle: str) -> Cell:
     """Our median held-out error over an oracle's."""
 
-    def text(group: pl.DataFrame) -> str:
+    def show(group: pl.DataFrame) -> str:
         ours, theirs = (
-            measured(group.filter(pl.col("model") == model), "held_out_median") for model in (_OURS, oracle)
+            text.measured(group.filter(model=model), "held_out_median") for model in (_OURS, oracle)
         )
         if not len(theirs):
             return MISSING
-        divisor = summarize(theirs).median
-        ratio = summarize(ours).median / divisor if divisor else math.inf
+        divisor = text.summarize(theirs).median
+        ratio = text.summarize(ours).median / divisor if divisor else math.inf
         return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
 
-    return text
+    return show
 
 
 def _deviation(values: pl.Series) -> str:

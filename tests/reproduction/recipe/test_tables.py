@@ -67,7 +67,7 @@ def test_errors(rows):
     assert cells(table, BALL)[1:] == [*known, "recorded", *ours, "0.500", impacts, "1.9 ± 1.0"]
     assert cells(table, "Ball, positions only")[4] == "none"
     # A seed without a finite error is not left out of the mean.
-    row = cells(table, "Ball, e unknown (true 0.95)")
+    row = cells(table, "Ball, e = 0.95 unknown")
     assert row[3:8] == ["estimated", "recorded", "1 of 3 diverged", "1.00", "–"]
     assert cells(table, "Pendulum")[8] == "0 spurious"
     assert [row[0] for row in table.rows][0::3] == [BALL, BENT]
@@ -77,7 +77,7 @@ def test_restitution(rows):
     table = restitution_table(rows)
     # Errors 0.001, 0.003 and 0.017; the deviations from their mean 0.957 are −0.006, −0.004 and 0.01.
     expected = ["0.95", "0.0170", "1 of 3", "0.00200", "0.00872", "+0.00700"]
-    assert cells(table, "Ball, e unknown")[1:] == expected
+    assert cells(table, "Ball, e = 0.95 unknown")[1:] == expected
     assert cells(table, BENT)[1:] == ["0.8", "0.0150", "2 of 3", "0.00200", "0", "+0.0150"]
     assert len(table.rows) == 2
 
