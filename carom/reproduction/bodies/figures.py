@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from carom.data import simulate
-from carom.plotting.pictures import save_picture
-from carom.plotting.scene_pictures import draw_run, write_run_animation
-from carom.plotting.style import LINES, figure_style
+from carom.plotting.scenes import draw_run, write_run_animation
+from carom.plotting.style import LINES, figure_style, save_figure
 from carom.systems import AbstractBoxedBalls, AbstractSystem, BallBox, Billiards, Stairs, fitting_radius
 from carom.types import State
 
@@ -45,13 +44,13 @@ def write_bodies_figures(document: Mapping[str, Any], folder: Path) -> list[Path
         assert recording.scene is not None
         with figure_style():
             figure = draw_run(recording.runs[0], recording.scene, title=title)
-            written.append(save_picture(figure, folder / name))
+            written.append(save_figure(figure, folder / name))
         if name in ANIMATED:
             path = folder / f"{name}.gif"
             write_run_animation(recording.runs[0], recording.scene, path)
             written.append(path)
     with figure_style():
-        written.append(save_picture(draw_errors_by_step(document["mechanics"]), folder / "orders"))
+        written.append(save_figure(draw_errors_by_step(document["mechanics"]), folder / "orders"))
     return written
 
 

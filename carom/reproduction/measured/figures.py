@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import DATA, LINES, figure_style
+from carom.plotting.style import DATA, LINES, figure_style, save_figure
 from carom.reproduction.measured.pendulum import energy
 from carom.reproduction.measured.run import PENDULUM, load_arrays
 
@@ -44,7 +43,7 @@ def write_measured_figures(document: Document, units_folder: Path, figures_folde
     written = []
     for name, draw in drawn.items():
         with figure_style():
-            written.append(save_picture(draw(), figures_folder / name))
+            written.append(save_figure(draw(), figures_folder / name))
     return written
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 
-from carom.plotting.gif import frame_samples, save_animation
-from carom.plotting.style import figure_style, look
+from carom.plotting.animation import write_animation as animate
+from carom.plotting.style import figure_style, line_style
 from carom.reproduction.paper.experiments import EXPERIMENTS
 from carom.reproduction.paper.trials import Group, grouped, load_units
 from carom.systems import AbstractSystem, NewtonsCradle
@@ -48,7 +47,6 @@ def write_animation(group: Group, system: AbstractSystem, path: Path) -> None:
     scene = _Cradle if isinstance(system, NewtonsCradle) else _Ball
     with figure_style():
         figure = Figure(figsize=(1.6 * len(motions), scene.panel_height + 0.85), dpi=100)
-        canvas = FigureCanvasAgg(figure)
         places = figure.subplots(1, len(motions), squeeze=False)[0]
         top = scene.panel_height / (scene.panel_height + 0.85)
         figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=top, wspace=0.04)
@@ -57,18 +55,17 @@ def write_animation(group: Group, system: AbstractSystem, path: Path) -> None:
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
             axes.set_title(titles[name], fontsize=8, linespacing=1.1)
-            scenes.append(scene(axes, motion, arrays.truth_position, look(name).color))
+            scenes.append(scene(axes, motion, arrays.truth_position, line_style(name).color))
         clock = figure.text(0.012, 0.97, "", fontsize=9, va="top")
-        frames = []
-        for sample in frame_samples(len(arrays.time)):
+
+        def show(sample: int) -> None:
             clock.set_text(
                 f"{score.title}, protocol “{score.protocol}”, median seeds, t = {arrays.time[sample]:.2f} s"
             )
             for drawn in scenes:
                 drawn.show(sample)
-            canvas.draw()
-            frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
-    save_animation(frames, path)
+
+        animate(figure, show, path, samples=len(arrays.time))
 
 
 class _Ball:

@@ -10,8 +10,7 @@ from matplotlib.gridspec import GridSpec, SubplotSpec
 from matplotlib.lines import Line2D
 
 from carom.digits import number
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import DATA, figure_style, line, look, marked_line
+from carom.plotting.style import DATA, figure_style, line, line_style, marked_line, save_figure
 from carom.reproduction.paper.experiments import EXPERIMENTS
 from carom.reproduction.paper.panels import (
     draw_contact,
@@ -44,11 +43,11 @@ def write_figures(units_folder: Path, figures_folder: Path) -> list[Path]:
             name = f"{experiment}.{protocol}"
             with figure_style():
                 figure = draw_experiment(group, EXPERIMENTS[experiment].system, oracle.get(name))
-                written.append(save_picture(figure, figures_folder / name))
+                written.append(save_figure(figure, figures_folder / name))
     variants = {key: group for key, group in groups.items() if key[0].startswith(ABLATION)}
     if variants:
         with figure_style():
-            written.append(save_picture(draw_ablations(variants), figures_folder / ABLATIONS_NAME))
+            written.append(save_figure(draw_ablations(variants), figures_folder / ABLATIONS_NAME))
     return written
 
 
@@ -85,7 +84,10 @@ def draw_ablations(groups: dict[tuple[str, str], Group]) -> Figure:
         draw_errors(axes, scores, None, title=f"{title} (protocol “{protocol}”)", like=OURS)
     for axes in places[len(groups) :]:
         axes.set_axis_off()
-    handles = [_mark(look(OURS).marker, "one seed", 5.0, color=look(OURS).color), _mark("|", "median", 11.0)]
+    handles = [
+        _mark(line_style(OURS).marker, "one seed", 5.0, color=line_style(OURS).color),
+        _mark("|", "median", 11.0),
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from carom.plotting.style import DATA, line, look, marked_line
+from carom.plotting.style import DATA, line, line_style, marked_line
 from carom.reproduction.paper.trials import FinishedUnit, Group
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import Trajectory
@@ -96,7 +96,7 @@ def draw_slope(axes: Axes, group: Group, names: Names) -> None:
             if index == 0:
                 axes.plot(places, true[:, body, 0], **line("truth"), zorder=3)
                 reference.append(true[:, body, 0])
-            look_of = look(name)
+            look_of = line_style(name)
             axes.fill_between(
                 places, of_seeds.min(0), of_seeds.max(0), color=look_of.color, alpha=0.2, linewidth=0
             )
@@ -117,7 +117,7 @@ def with_contacts(group: Group) -> Group:
 
 def draw_contact(axes: Axes, unit: FinishedUnit, *, first: bool, last: bool) -> None:
     """Probability of touch on the true states over time, the true touches as triangles above."""
-    arrays, look_of = unit.arrays, look(unit.model)
+    arrays, look_of = unit.arrays, line_style(unit.model)
     assert arrays.contact_on_truth is not None
     probability = arrays.contact_on_truth[:, :, 0]  # the scores count this signal too
     time, touch = arrays.time[1:], arrays.truth_contact[1:, 0]

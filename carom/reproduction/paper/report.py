@@ -1,11 +1,12 @@
 """The report of a reproduction: one HTML page with every number and figure, and nothing to load."""
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
+from markupsafe import Markup
+
 from carom.digits import number
-from carom.report.page import figure_html, page, table_html
+from carom.report import Section, figure_html, list_html, render_page, table_html
 from carom.reproduction.paper.comparison import experiment_names, experiment_table, summary_tables
 from carom.reproduction.paper.experiments import Protocol
 from carom.reproduction.paper.figures import ABLATIONS_NAME
@@ -24,13 +25,13 @@ _PROTOCOLS = {
         "summed over the horizon, the contact signal trained on predicted states"
     ),
 }
-_READING = """<p>The error is the paper's: the root of the squared error summed over the state and averaged
+_READING = """The error is the paper's: the root of the squared error summed over the state and averaged
 over time, of one free forecast from the first state over the whole recording. A seed changes the noise and
 the initial weights; all seeds count, and a forecast that diverged counts as an infinite error. The held-out
 median is over start states that no recording starts from: for every seed the median of their errors, then
 the median over seeds. The oracle has the true equations and fits only gravity to the same noisy recordings.
 Velocities of ball and cradle lie half a step beside their positions, as in the authors' data, which is why
-even the true ball's energy shows small teeth.</p>"""
+even the true ball's energy shows small teeth."""
 
 
 def write_report(units_folder: Path, figures_folder: Path, out_path: Path, *, command: str) -> None:
@@ -46,36 +47,42 @@ def write_report(units_folder: Path, figures_folder: Path, out_path: Path, *, co
     units, oracle = load_units(units_folder), load_oracle(units_folder)
     scores = [unit.score for unit in units]
     names = experiment_names(scores)
-    parts = [
-        "<main>",
-        "<h1>Contact dynamics from noisy recordings: the paper's experiments, run again</h1>",
-        f"<p>{escape(_overview(scores))}</p>",
-        *(f"<p><strong>{escape(warning)}</strong></p>" for warning in _warnings(units)),
-        _navigation(scores, names),
-        '<h2 id="summary">Does it come out?</h2>',
-        *(f"<p>{escape(sentence)}</p>" for sentence in _findings(scores)),
-        *(table_html(table) for table in summary_tables(scores)),
-        '<h2 id="reading">How to read the numbers</h2>',
-        _READING,
-        _protocol_list(scores),
+    sections = [
+        Section(
+            "summary",
+            "Does it come out?",
+            [*_findings(scores), *(table_html(table) for table in summary_tables(scores))],
+        ),
+        Section(
+            "reading",
+            "How to read the numbers",
+            [" ".join(_READING.split()), "Protocols:", _protocol_list(scores)],
+        ),
     ]
     for name in names:
         chosen = [score for score in scores if score.experiment == name]
-        parts.append(f'<h2 id="{escape(name)}">{escape(_heading(chosen[0]))}</h2>')
-        parts.append(table_html(experiment_table(scores, oracle, name)))
-        parts += [f"<p>{escape(remark)}</p>" for remark in REMARKS.get(name, ())]
-        parts += _pictures(chosen, figures_folder)
+        blocks = [table_html(experiment_table(scores, oracle, name)), *REMARKS.get(name, ())]
+        sections.append(Section(name, _heading(chosen[0]), [*blocks, *_pictures(chosen, figures_folder)]))
     ablations = figures_folder / f"{ABLATIONS_NAME}.png"
     if any(score.is_ablation for score in scores) and ablations.exists():
-        parts.append('<h2 id="ablations">The ablations in one figure</h2>')
         alternative = (
             "Errors of all seeds for every variant, on a logarithmic axis; the tables above have them."
         )
         caption = "Every dot is a seed, the line is the median."
-        parts.append(figure_html(ablations, alternative=alternative, caption=caption))
-    parts += ["</main>", _provenance(units, command)]
+        figure = figure_html(ablations, alternative=alternative, caption=caption)
+        sections.append(Section("ablations", "The ablations in one figure", [figure]))
+    text = render_page(
+        "Carom: reproduction of the paper",
+        sections,
+        heading="Contact dynamics from noisy recordings: the paper's experiments, run again",
+        introduction=[
+            _overview(scores),
+            *(Markup("<p><strong>{}</strong></p>").format(warning) for warning in _warnings(units)),
+        ],
+        footer=_provenance(units, command),
+    )
     with atomic_write(out_path) as temporary:
-        temporary.write_text(page("Carom: reproduction of the paper", "\n".join(parts)), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _overview(scores: Sequence[Score]) -> str:
@@ -136,35 +143,26 @@ def _findings(scores: Sequence[Score]) -> list[str]:
     return found
 
 
-def _navigation(scores: Sequence[Score], names: Sequence[str]) -> str:
-    titles = {score.experiment: _heading(score) for score in scores}
-    items = "".join(f'<li><a href="#{escape(name)}">{escape(titles[name])}</a></li>' for name in names)
-    return f'<nav aria-label="Experiments"><ul>{items}</ul></nav>'
-
-
 def _heading(score: Score) -> str:
     return f"Ablation: {score.title}" if score.is_ablation else f"{score.title} ({score.place})"
 
 
-def _protocol_list(scores: Sequence[Score]) -> str:
+def _protocol_list(scores: Sequence[Score]) -> Markup:
     protocols = dict.fromkeys(score.protocol for score in scores)
-    items = "".join(
-        f"<li><strong>{escape(name)}</strong>: {escape(_PROTOCOLS.get(name, 'a protocol of its own'))}.</li>"
-        for name in protocols
-    )
-    return f"<p>Protocols:</p><ul>{items}</ul>"
+    item = Markup("<strong>{}</strong>: {}.")
+    return list_html([item.format(name, _PROTOCOLS.get(name, "a protocol of its own")) for name in protocols])
 
 
-def _pictures(scores: Sequence[Score], folder: Path) -> list[str]:
+def _pictures(scores: Sequence[Score], folder: Path) -> list[str | Markup]:
     """Figure and animation of every protocol of one experiment."""
     if scores[0].is_ablation:
         return []
-    parts = []
+    parts: list[str | Markup] = []
     for protocol in dict.fromkeys(score.protocol for score in scores):
         chosen = [score for score in scores if score.protocol == protocol]
         stem = f"{chosen[0].experiment}.{protocol}"
         medians = ", ".join(f"{score.model} {number(score.spread.median)}" for score in chosen)
-        parts.append(f"<h3>Protocol “{escape(protocol)}”</h3>")
+        parts.append(Markup("<h3>Protocol “{}”</h3>").format(protocol))
         picture, animation = folder / f"{stem}.png", folder / f"{stem}.gif"
         if picture.exists():
             alternative = (
@@ -178,27 +176,27 @@ def _pictures(scores: Sequence[Score], folder: Path) -> list[str]:
             )
             parts.append(figure_html(picture, alternative=alternative, caption=caption))
         else:
-            parts.append("<p>The figure has not been drawn.</p>")
+            parts.append("The figure has not been drawn.")
         if animation.exists():
             alternative = (
                 f"Animation of {chosen[0].title}, protocol {protocol}: the truth and the median seeds of "
                 f"{', '.join(score.model for score in chosen)} side by side."
             )
             caption = "The truth and every model side by side; grey outlines repeat the truth."
-            moving = figure_html(animation, alternative=alternative, caption=caption, kind="moving")
-            parts.append(f"<details open><summary>Animation</summary>\n{moving}\n</details>")
+            moving = figure_html(animation, alternative=alternative, caption=caption, animated=True)
+            parts.append(Markup("<details open><summary>Animation</summary>{}</details>").format(moving))
     return parts
 
 
-def _provenance(units: Sequence[FinishedUnit], command: str) -> str:
+def _provenance(units: Sequence[FinishedUnit], command: str) -> list[str | Markup]:
     """Command, versions, machine and time."""
     versions = sorted(
         {f"{name} {version}" for unit in units for name, version in unit.summary.get("versions", {}).items()}
     )
     devices = sorted({str(unit.summary.get("device", "unknown")) for unit in units})
     hours = sum(float(unit.summary.get("seconds", 0.0)) for unit in units) / 3600
-    return (
-        f"<footer><p>Made by</p><pre><code>{escape(command)}</code></pre>"
-        f"<p>{escape(', '.join(versions))}; device: {escape(', '.join(devices))}; "
-        f"{number(hours)} hours of training.</p></footer>"
-    )
+    return [
+        "Made by",
+        Markup("<pre><code>{}</code></pre>").format(command),
+        f"{', '.join(versions)}; device: {', '.join(devices)}; {number(hours)} hours of training.",
+    ]

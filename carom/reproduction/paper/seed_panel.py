@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from carom.plotting.style import look
+from carom.plotting.style import line_style
 from carom.reproduction.paper.statistics import Score, spread
 
 ORACLE_COLOR = "#707070"
@@ -28,7 +28,7 @@ def draw_errors(
     """
     low, high = _range(scores, oracle)
     rows: list[tuple[str, Sequence[float], str, str]] = [
-        (name, score.errors, look(like or name).color, look(like or name).marker)
+        (name, score.errors, line_style(like or name).color, line_style(like or name).marker)
         for name, score in scores.items()
     ]
     if oracle:

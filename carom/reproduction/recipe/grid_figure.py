@@ -12,8 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import figure_style
+from carom.plotting.style import figure_style, save_figure
 from carom.reproduction.recipe.grid_tables import CellScore, cell_scores
 
 COLUMNS = 4
@@ -38,7 +37,7 @@ def write_grid_figure(document: Mapping[str, Any], stem: Path) -> Path:
     """Draw the document as PNG and SVG; returns the path of the PNG."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     with figure_style():
-        return save_picture(draw_grid(document), stem)
+        return save_figure(draw_grid(document), stem)
 
 
 def draw_grid(document: Mapping[str, Any]) -> Figure:
