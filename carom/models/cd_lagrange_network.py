@@ -117,6 +117,10 @@ class CDLagrangeNetwork(AbstractModel):
             return self.learned_inertia()
         return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
 
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        return self.potential(position)
+
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − C v."""
         force = -self.potential.gradient(position)

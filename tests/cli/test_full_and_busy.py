@@ -15,7 +15,6 @@ from carom.errors import InputError
 from carom.fits import load_fitted_model, save_fit
 from carom.fits.fit_directory import MODEL, UNFINISHED
 from carom.reproduction.subjects import output_folder
-from carom.storage.compilation_cache import cache_folder, configure
 from carom.storage.lock import locked
 from tests.data.test_bad_files import contents
 

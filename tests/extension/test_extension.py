@@ -71,9 +71,9 @@ def test_a_force_of_ones_own_is_saved_and_reported(fit, recording, tmp_path):
     drag = next(force for force in loaded.model.forces if isinstance(force, AirDrag))
     saved = next(force for force in fit.model.forces if isinstance(force, AirDrag))
     np.testing.assert_array_equal(drag.thickness, saved.thickness)
-    from carom.report.document import write_run_report
+    from carom.report import write_report
 
-    write_run_report(directory, tmp_path / "page.html")
+    write_report(directory, tmp_path / "page.html")
     assert "drag of the air" in (tmp_path / "page.html").read_text()
 
 

@@ -4,14 +4,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import polars as pl
 from markupsafe import Markup
 
 from carom.digits import number
 from carom.evaluation.results import Results
 from carom.evaluation.tables import Table, measured, median_text
-from carom.report.page import figure_html, page, table_html
+from carom.report import figure_html, render_template, table_html
 from carom.reproduction.paper.experiments import ABLATIONS, ALL, ORACLE
 from carom.reproduction.paper.figures import ABLATIONS_NAME
 from carom.reproduction.paper.tables import experiment_table, findings, fits_of, summary_tables
@@ -34,13 +33,9 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
     names = fits["experiment"].unique(maintain_order=True).to_list()
     beside = Path(__file__).parent
     remarks = tomllib.loads((beside / _REMARKS).read_text(encoding="utf-8"))
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(beside),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-    )
-    body = environment.get_template(_TEMPLATE).render(
+    page = render_template(
+        beside / _TEMPLATE,
+        title="Carom: reproduction of the paper",
         overview=_overview(fits),
         quick=quick,
         findings=findings(fits),
@@ -59,7 +54,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
         hours=number(float(measured(fits, "seconds").sum()) / 3600),
     )
     with atomic_write(out) as temporary:
-        temporary.write_text(page("Carom: reproduction of the paper", body), encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _overview(fits: pl.DataFrame) -> str:
@@ -106,17 +101,17 @@ def _pictures(fits: pl.DataFrame, name: str, protocol: str, figures: Path) -> di
             f"Animation of {experiment.title}, protocol {protocol}: the truth and the median seeds of "
             f"{', '.join(map(str, errors))} side by side.",
             "The truth and every model side by side; grey outlines repeat the truth.",
-            kind="moving",
+            animated=True,
         ),
     }
 
 
 def _table(table: Table) -> Markup:
-    return Markup(table_html(table))
+    return table_html(table)
 
 
-def _figure(path: Path, alternative: str, caption: str, *, kind: str = "still") -> Markup:
+def _figure(path: Path, alternative: str, caption: str, *, animated: bool = False) -> Markup:
     """The picture in the page; nothing where it has not been drawn."""
     if not path.exists():
         return Markup("")
-    return Markup(figure_html(path, alternative=alternative, caption=caption, kind=kind))
+    return figure_html(path, alternative=alternative, caption=caption, animated=animated)

@@ -95,15 +95,9 @@ def fit_metrics(fit: Fit) -> Metrics:
     found = [int(impacts.chosen.sum()) for impacts in fit.impacts]
     return _known(
         {
-<<<<<<< HEAD
             "failed": fit.failed,
             "contacts_by_gap": fit.by_gap,
             "cd_lagrange": fit.model.stepper.name == "cd_lagrange",
-=======
-            "failed": bool(fit.failed),
-            "contacts_by_gap": bool(fit.free),
-            "cd_lagrange": fit.model.scheme == "cd_lagrange",
->>>>>>> recipe
             "fitted_runs": len(found),
             "found_impacts": sum(found),
             "runs_with_one_impact": found.count(1),
