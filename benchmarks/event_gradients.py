@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from carom.integrators import rollout, time_of_impact_step
+from carom.integrators import constraint_exact_step, rollout
 from carom.mechanics import Masses
 from carom.systems import BouncingBall
 from carom.types import State
@@ -79,7 +79,7 @@ def our_learner(heights: np.ndarray) -> Learner:
         gravity, restitution = scaled * UNITS
 
         def step(state, _):
-            return time_of_impact_step(
+            return constraint_exact_step(
                 state,
                 STEP_SIZE,
                 inertia=Masses(jnp.ones((1,))),

@@ -64,7 +64,7 @@ def init(
             "walls": inferred.count(Wall),
             "pairs": inferred.count(Pair),
             "impacts": sum(inferred.contacts.impacts),
-            "mask": inferred.contacts.blind,
+            "mask": inferred.contacts.mask,
             "unused": sorted(inferred.columns.unused),
             "next": command,
         }
@@ -76,8 +76,8 @@ def _next_command(inferred: InferredSystem, recording: Path, out: Path) -> str:
     words = ["carom", "fit", str(recording)]
     if inferred.columns.columns.touch and inferred.contacts.candidates:
         words += ["--touch", "imperfect"]
-    if inferred.contacts.blind:
-        words += ["--mask", str(inferred.contacts.blind)]
+    if inferred.contacts.mask:
+        words += ["--mask", str(inferred.contacts.mask)]
     words += ["--hold-out", "0.2", "--out", f"runs/{recording.stem}"]
     if out != recording.with_suffix(".toml"):
         words += ["--system", str(out)]
@@ -94,9 +94,9 @@ def _print_sentences(inferred: InferredSystem, recording: Path, out: Path) -> No
         f"{counted(inferred.count(Wall), 'wall')}, {counted(inferred.count(Pair), 'pair')} and "
         f"{counted(sum(contacts.impacts), 'impact')} found. Check what is marked as a guess."
     )
-    if contacts.blind:
+    if contacts.mask:
         print(
-            f"Contacts seem to last for several samples; --mask {contacts.blind} masks that many samples "
+            f"Contacts seem to last for several samples; --mask {contacts.mask} masks that many samples "
             "either side of each impact in the fit."
         )
     if "not seconds" in guess.remarks.get("columns.time", ""):

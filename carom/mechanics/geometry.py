@@ -15,7 +15,7 @@ u = G V, negative when closing. All functions take leading batch axes, and JAX o
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -31,7 +31,9 @@ Plane = tuple[tuple[float, ...], float]
 """Normal n of length 1 and offset: what lies behind it has n·q < offset."""
 if TYPE_CHECKING:
     # The same functions serve JAX and NumPy; either returns what it was given.
-    Vectors = Gaps = Jacobians = Any
+    Vectors: TypeAlias = Any
+    Gaps: TypeAlias = Any
+    Jacobians: TypeAlias = Any
 else:
     Vectors = Float[Values, "*batch contacts dimension"]
     Gaps = Float[Values, "*batch contacts"]
@@ -56,6 +58,11 @@ class Wall:
     @property
     def bodies(self) -> tuple[int, ...]:
         return (self.body,)
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """The wall's own plane, then those of its edges."""
+        return ((self.normal, self.offset), *self.edges)
 
 
 @dataclass(frozen=True)

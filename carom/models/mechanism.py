@@ -75,7 +75,7 @@ class Mechanism(AbstractModel):
     def of(
         cls,
         scene: Scene,
-        step_size: float,
+        step_size: Scalar,
         *,
         forces: Sequence[AbstractForce] = (),
         restitution: AbstractRestitution | None = None,
@@ -85,15 +85,15 @@ class Mechanism(AbstractModel):
         """What a scene states, with these forces; laws and stepper as the scene has them by default."""
         if friction is None and scene.friction > 0:
             friction = CoulombFriction.for_scene(scene)
-        return cls(
+        return cls(  # pyright: ignore[reportCallIssue]
             bodies=Points.of(scene.masses, dimension=scene.dimension),
             forces=tuple(forces),
             geometry=scene.geometry,
             restitution=ConstantRestitution.for_scene(scene) if restitution is None else restitution,
             friction=friction,
             stepper=ConstraintExact() if stepper is None else stepper,
-            step_size=float(step_size),
-        )  # pyright: ignore[reportCallIssue]
+            step_size=step_size,
+        )
 
     @classmethod
     def for_recording(

@@ -67,7 +67,7 @@ class Findings:
     @property
     def posterior(self) -> AbstractModel | None:
         """Posterior samples, or the ensemble members of the paper's recipe."""
-        return self.fit.alternatives
+        return self.fit.posterior
 
     @property
     def runs(self) -> tuple[Run, ...]:

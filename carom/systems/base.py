@@ -87,7 +87,7 @@ class AbstractSystem(eqx.Module):
         """The system as a mechanism: the same parts as those of models, with its constants."""
         geometry, friction = self.geometry, self.contact_friction
         every = (len(geometry),)
-        return Mechanism(
+        return Mechanism(  # pyright: ignore[reportCallIssue]
             bodies=Points(geometry.dimension, jnp.log(jnp.asarray(self.masses))),
             forces=self.forces,
             geometry=geometry,
@@ -95,7 +95,7 @@ class AbstractSystem(eqx.Module):
             friction=None if friction is None else CoulombFriction(jnp.full(every, friction)),
             stepper=ConstraintExact() if stepper is None else stepper,
             step_size=step_size,  # pyright: ignore[reportArgumentType]
-        )  # pyright: ignore[reportCallIssue]
+        )
 
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − C v, with C = `damping` times the inertia's unit."""

@@ -133,7 +133,7 @@ def _well(network):
 @pytest.mark.parametrize("order", [(1, 0, 2), (0, 2, 1), (2, 0, 1)], ids=str)
 def test_equal_bodies_may_be_relabelled(order):
     """Three equal discs in one field: another numbering gives the same motion, impacts included."""
-    model = _network(DISCS)
+    model = _network(DISCS, strength=0.5)
     order = np.array(order)
     position = np.array([[0.0, 0.0], [0.5, 0.1], [-0.2, 0.6]])
     velocity = np.array([[0.5, 0.2], [-1.5, 0.0], [0.3, -1.2]])
@@ -213,7 +213,7 @@ def test_damping_alone():
 )
 def test_a_rollout_with_its_own_contacts_is_the_forecast(scene, scheme):
     """Contacts that the gap decides, given as prescribed, change nothing."""
-    model = _network(scene, stepper=part_named(AbstractStepper, scheme).for_scene(scene))
+    model = _network(scene, strength=0.5, stepper=part_named(AbstractStepper, scheme).for_scene(scene))
     position = [[0.5], [-0.4]] if scene is BOX else [[0.0, 0.0], [0.5, 0.1], [-0.2, 0.6]]
     velocity = [[-2.0], [1.0]] if scene is BOX else [[0.5, 0.2], [-1.5, 0.0], [0.3, -1.2]]
     free = forecast(model, _state(position, velocity), 100)
