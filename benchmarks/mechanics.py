@@ -91,7 +91,7 @@ def energies(table: AbstractBoxedBalls, position: np.ndarray, velocity: np.ndarr
 def overlap(table: AbstractBoxedBalls, position: np.ndarray) -> float:
     """How far bodies overlap each other or a wall at most, over all samples."""
     with jax.enable_x64(True):
-        return interpenetration(np.asarray(jax.jit(jax.vmap(table.geometry.gap))(jnp.asarray(position))))
+        return interpenetration(np.asarray(jax.jit(jax.vmap(lambda q: table.geometry.gap(q)))(jnp.asarray(position))))
 
 
 def conservation(seeds: Sequence[int]) -> Rows:
