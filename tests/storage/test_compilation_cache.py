@@ -13,7 +13,8 @@ from carom.storage.compilation_cache import CHECKSUMS, cache_folder, configure, 
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("carom.storage.compilation_cache.CHECK_SECONDS", 60.0)  # the machine may be busy
     before = cache_folder()
     configure(cache=tmp_path)
     yield tmp_path
