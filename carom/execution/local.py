@@ -66,6 +66,7 @@ class LocalExecutor(AbstractExecutor):
         self._free = list(range(workers))
         self._workers = workers
         self._idle: list[_Worker] = []
+        self._alive: dict[int, _Worker] = {}
 
     def run(
         self, functions: Sequence[Function], report: Callable[[int, float], None]
@@ -111,8 +112,9 @@ class LocalExecutor(AbstractExecutor):
                 self._end(worker)
 
     def close(self) -> None:
-        while self._idle:
-            self._end(self._idle.pop())
+        self._idle.clear()
+        for worker in list(self._alive.values()):
+            self._end(worker)
 
     def _start(self, slot: int) -> _Worker:
         # A fork would copy JAX's threads in an unknown state.
@@ -126,11 +128,15 @@ class LocalExecutor(AbstractExecutor):
         ):
             process.start()
         theirs.close()
-        return _Worker(slot, process, ours)
+        self._alive[slot] = _Worker(slot, process, ours)
+        return self._alive[slot]
 
     def _end(self, worker: _Worker) -> None:
-        worker.stop()
-        self._free.append(worker.slot)
+        # An interrupted iterator may be closed after the executor, and end its workers a second time.
+        if self._alive.get(worker.slot) is worker:
+            del self._alive[worker.slot]
+            worker.stop()
+            self._free.append(worker.slot)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def run_tasks(
             progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
 
     functions = [partial(_execute, tasks[index]) for index in missing]
-    own = SerialExecutor() if workers == 1 else LocalExecutor(workers)
+    own = SerialExecutor() if workers == 1 else LocalExecutor(max(1, min(workers, len(missing))))
     with nullcontext(executor) if executor is not None else own as used:
         for number, result in used.run(functions, report):
             results[missing[number]] = result
