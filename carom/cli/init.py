@@ -81,6 +81,7 @@ def _next_command(inferred: InferredSystem, recording: Path, out: Path) -> str:
     words += ["--hold-out", "0.2", "--out", f"runs/{recording.stem}"]
     if out != recording.with_suffix(".toml"):
         words += ["--system", str(out)]
+    # Control characters in a name are shown as �: better a command that fails than one that runs escapes.
     return shown(shlex.join(words), length=5000)
 
 

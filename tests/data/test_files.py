@@ -140,7 +140,7 @@ def test_runs_keep_their_names(labels, kept, suffix: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_names_of_runs_are_told_apart_alike_in_all_formats(suffix: str, tmp_path: Path):
+def test_all_formats_distinguish_the_same_runs(suffix: str, tmp_path: Path):
     names = [" a"] * 3 + ["b\t "] * 3
     path = save(table(run=names), tmp_path / f"spaces.{suffix}")
     assert read_recording(path).labels == ("a", "b")
@@ -231,9 +231,9 @@ def test_single_samples_have_no_steps_that_could_vary():
 def test_what_a_recording_without_values_cannot_do():
     time = np.arange(4.0)
     nothing = np.full((4, 1, 1), np.nan)
-    with pytest.raises(InputError, match="no position at all"):
+    with pytest.raises(InputError, match="no value at all"):
         Recording((Run(time, nothing),), 1.0)
-    with pytest.raises(InputError, match="misses a value"):
+    with pytest.raises(InputError, match="has a missing value"):
         _ = Recording((Run(time, np.ones((4, 1, 1)), nothing),), 1.0).start
 
 

@@ -103,7 +103,7 @@ def test_what_columns_leave_out_has_standard_names(tmp_path: Path):
         ("velocity = ['other']\ntouch = []", True, False),
     ],
 )
-def test_channels_are_dropped_only_when_told(columns: str, velocity: bool, touch: bool, tmp_path: Path):
+def test_channels_are_dropped_only_when_stated(columns: str, velocity: bool, touch: bool, tmp_path: Path):
     text = f"[system]\nbodies = 1\ndimension = 1\n[columns]\ntime = 's'\n{columns}\n"
     described = read_system_file(write(text, tmp_path))
     rows = "".join(f"{0.1 * n},{n},{n * n},{2 * n},{n % 2}\n" for n in range(5))

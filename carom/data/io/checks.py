@@ -100,6 +100,7 @@ def require_measured(path: Path, samples: Samples, columns: Columns, starts: Sta
         raise complaint(path, problem, *cell(int(starts[wrong[0]]), columns.position[wrong[1]]))
     # One body may well be at rest, as the balls within a cradle are; if all are, no sensor was connected.
     lowest = np.nanmin(samples.position, axis=0)
+    # Exactly equal: any sensor that works has noise.
     if (lowest == np.nanmax(samples.position, axis=0)).all():
         problem = f"nothing moves: it is {lowest[0]:g} in every row, and no other position changes either"
         raise complaint(path, f"{problem}; record it again", f"column {columns.position[0]}")

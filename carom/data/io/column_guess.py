@@ -185,6 +185,7 @@ class _Guesser:
 
     def guess(self, run: str | None) -> ColumnGuess:
         """What the columns seem to mean."""
+        # In this order: what is a time is no position, and bodies decide how many touch columns there are.
         time = self._time()
         bodies, dimension, position = self._bodies(self._positions(time))
         step_size = None
@@ -248,6 +249,7 @@ class _Guesser:
         along = [coordinate for coordinate in positions if coordinate.axis]
         if not along:
             count, touches = len(positions), len(self._named("touch"))
+            # A touch sensor belongs to a body; without any, bodies on a line are the commonest experiment.
             bodies = touches if touches and count % touches == 0 else count
             if count > 1:
                 other = f"one body in {count} dimensions" if bodies == count else "another number"
@@ -288,6 +290,7 @@ class _Guesser:
                 reason = f"there is no velocity for {shown(place.name)}, and all are needed"
                 break
             ratio = self._rate(self.numbers[place.name], self.numbers[match[0]], time)
+            # Noise lowers the slope a little; a wrong unit is off by a factor of ten or more.
             if not 0.7 < ratio < 1.4:
                 reason = f"{shown(match[0])} is not the rate of {shown(place.name)}, "
                 reason += f"which is {ratio:.3g} times that"

@@ -68,6 +68,7 @@ def match_columns(
         raise complaint(path, "two columns have this name; rename one", f"column {twice}")
     if columns is None:
         columns = Columns(_numbered(path, names, "q") or ("q1",), None, None)
+    # Sets are made once: membership in a list of thousands of names would take quadratic time.
     taken = {*columns.numbers, columns.run}
     free = [name for name in names if name not in taken]
     columns = replace(

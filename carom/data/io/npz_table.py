@@ -78,7 +78,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _declared_length(path: Path, archive: zipfile.ZipFile, name: str, *, text: bool) -> int:
-    """The length of an array by its header, after checking everything the header tells of type and size."""
+    """The length of an array by its header, after checking type and size as the header states them."""
     place = f"column {name}"
     declared = archive.getinfo(name + _SUFFIX).file_size
     if declared > _MAXIMUM_ARRAY_BYTES:

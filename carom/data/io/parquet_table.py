@@ -36,6 +36,7 @@ def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame
             remedy = "text or whole numbers" if text else "numbers"
             problem = f"the values are of type {shown(kind)}; convert them to {remedy}"
             raise complaint(path, problem, f"column {name}")
+    # The row count is in the footer, so a table that is too large is refused unread.
     rows = _query(path, lambda table: table.select(pl.len()).collect().item())
     require_size(path, rows=rows, columns=len(columns))
     frame = _query(path, lambda table: table.select(*numbers, *labels).collect())

@@ -48,6 +48,7 @@ def read_recording(
     """
     path = Path(path)
     table, names = open_table(path)
+    # Before reading: a table can take seconds.
     if step_size is not None and not (np.isfinite(step_size) and step_size > 0):
         raise complaint(path, f"the step size must be positive, but {step_size} was given")
     columns = match_columns(path, names, columns, scene=scene, timed=step_size is None)
@@ -74,6 +75,7 @@ def read_recording(
             problem = f"times step by {found:.6g} s, but a step size of {step_size:g} s was given"
             raise complaint(path, f"{problem}; correct one", f"column {columns.time}")
         step_size = step_size or found
+    # Columns are body-major: the coordinates of a body are neighbours.
     shape = (len(frame), -1, 1 if scene is None else scene.dimension)
     whole = Run(
         time,
@@ -126,7 +128,7 @@ def open_table(path: Path) -> tuple[Table, list[str]]:
 
 
 def table_format(path: Path) -> Table:
-    """The format that a file's name tells."""
+    """The format by the suffix of a file."""
     table = FORMATS.get(path.suffix.lower())
     if table is None:
         raise complaint(path, "recordings end in .csv, .parquet or .npz; rename or convert the file")

@@ -233,6 +233,7 @@ def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> 
 def parse_system_file(path: Path, text: str) -> SystemFile:
     """Read the text of a system file; `path` is for error messages."""
     tables = toml.parse_toml(path, text)
+    # Before validation, which would make an error for every key of every table.
     for name in ("wall", "pair"):
         found = tables.get(name)
         if isinstance(found, list) and len(found) > MAXIMUM_CANDIDATES:
@@ -277,6 +278,7 @@ class _Checked:
         if 0 < length < math.inf and len(vector) <= 4:
             remedy = f"write {[round(component / length, 9) for component in vector]}"
         problem = f"the vector must have length 1, not {length:g}; {remedy}"
+        # Six digits, as people write them.
         self.require(abs(length - 1) <= 1e-6, key, problem)
 
 
@@ -315,6 +317,7 @@ def _require_consistent(path: Path, document: Document) -> None:
         # In one dimension the gap keeps its sign and markers may be off centre, so any offset has a meaning.
         problem = f"write the sum of two radii, which cannot be negative, not {pair.offset:g}"
         table.require(dimension == 1 or pair.offset >= 0, "offset", problem)
+        # A pair is the same whichever body comes first, and whatever its offset.
         other = contacts.setdefault(frozenset(pair.candidate.bodies), table.title)
         table.require(other == table.title, "", f"this contact is the same as {other}; remove one of them")
     missing = document.sampling.missing

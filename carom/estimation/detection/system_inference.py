@@ -56,6 +56,7 @@ def infer_system(path: Path) -> InferredSystem:
         masses=tuple(_rounded(mass, 2) for mass in contacts.masses),
     )
     pairs = any(isinstance(candidate, Pair) for candidate in contacts.candidates)
+    # Only impacts between bodies depend on masses; one body has no ratio.
     learn = Learn(restitution="constant" if contacts.candidates else "fixed", masses=pairs)
     remarks = columns.remarks | _remarks(recording, columns, contacts, pairs=pairs)
     comments = Comments(remarks, columns.unused, recording.step_size)
