@@ -61,16 +61,21 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
     for seed in seeds:
         for name in SERIES:
             path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
+            if first:
+                _require_arrays(path)
             mark = fingerprint(name, seed, first, source, settings)
             tasks.append(Task(_run_air_track, (data, name, seed, path, first), 1 + first, path, mark))
     path = folder / "pendulum.json"
+    _require_arrays(path)
     mark = fingerprint("pendulum", tuple(seeds), source, settings)
     tasks.append(Task(_run_pendulum, (data, tuple(seeds), path), len(seeds), path, mark))
-    for name in (f"{name}.{seeds[0]}" for name in SERIES), ("pendulum",):
-        for stem in name:
-            if not (folder / f"{stem}.npz").exists():
-                (folder / f"{stem}.json").unlink(missing_ok=True)  # the figures need both files
     return tasks
+
+
+def _require_arrays(path: Path) -> None:
+    """Have a task run again whose arrays are missing: the figures need both files."""
+    if not path.with_suffix(".npz").exists():
+        path.unlink(missing_ok=True)
 
 
 def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
@@ -152,10 +157,9 @@ def run_series(
     fit = fits[law]
     ratios = np.full(len(runs), np.nan)
     ratios[training] = [_mass_ratio(fit.in_run(index)) for index in range(len(training))]
-    # Where riders change, no other run says what these weigh; the scales do.
-    ratios[out] = [c.mass_ratio for c, o in zip(checks, out, strict=True) if o] if series.other_riders else (
-        ratios[training[0]]
-    )  # fmt: skip
+    # Where riders change, no other run determines these masses; they are as weighed.
+    weighed = np.array([check.mass_ratio for check in checks])
+    ratios[out] = weighed[out] if series.other_riders else ratios[training[0]]
     keys = {"experiment": name, "recipe": "carom", "seed": seed}
     metrics = {"speed_law": law == "speed", **{f"criterion_{law}": value for law, value in criteria.items()}}
     rows = tidy_rows(keys | {"model": LAW}, metrics | fit_metrics(fit) | parameter_metrics(fit))
@@ -163,9 +167,9 @@ def run_series(
     rows += _predictions(keys, model, collisions, training, tried, ratios, single_runs=illustrated)
     if not illustrated:
         return rows, {}
-    rows += [row for index, check in enumerate(checks) for row in tidy_rows(
-        keys | {"run": index}, {"left_out": bool(out[index])} | _run_metrics(check, collisions[index])
-    )]  # fmt: skip
+    for index, (check, collision) in enumerate(zip(checks, collisions, strict=True)):
+        metrics = {"left_out": bool(out[index])} | _run_metrics(check, collision)
+        rows += tidy_rows(keys | {"run": index}, metrics)
     learned = [collision for i in training if (collision := collisions[i]) is not None]
     speeds = [collision.closing_speed for collision in learned]
     speeds = np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS)
