@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
+from carom.plotting.pictures import save_picture
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -27,7 +28,6 @@ from carom.evaluation import energy_drift, interpenetration
 from carom.evaluation.results import tidy_rows, write_results
 from carom.integrators import event_driven_motion
 from carom.integrators.event_driven.balls import Balls
-from carom.plotting.pictures import save_picture
 from carom.plotting.style import LINES, figure_style
 from carom.systems import (
     AbstractBoxedBalls,
@@ -91,7 +91,9 @@ def energies(table: AbstractBoxedBalls, position: np.ndarray, velocity: np.ndarr
 def overlap(table: AbstractBoxedBalls, position: np.ndarray) -> float:
     """How far bodies overlap each other or a wall at most, over all samples."""
     with jax.enable_x64(True):
-        return interpenetration(np.asarray(jax.jit(jax.vmap(lambda q: table.geometry.gap(q)))(jnp.asarray(position))))
+        return interpenetration(
+            np.asarray(jax.jit(jax.vmap(lambda q: table.geometry.gap(q)))(jnp.asarray(position)))
+        )
 
 
 def conservation(seeds: Sequence[int]) -> Rows:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from carom.digits import number
@@ -68,14 +68,6 @@ def figure_html(path: Path, *, alternative: str, caption: str, animated: bool = 
     content = base64.b64encode(path.read_bytes()).decode()
     source = f"data:{_TYPES[path.suffix]};base64,{content}"
     return part_html("figure", source, alternative, caption, "moving" if animated else "still")
-
-
-def render_template(path: Path, **context: Any) -> str:
-    """A page by a template of its own, which extends `page.html`."""
-    environment = page_environment().overlay(
-        loader=ChoiceLoader([FileSystemLoader(path.parent), PackageLoader("carom.report")])
-    )
-    return environment.get_template(path.name).render(**context)
 
 
 def part_html(name: str, *values: Any) -> Markup:
