@@ -5,7 +5,7 @@ Example:
     >>> truth = carom.systems.BouncingBall(restitution=0.9)
     >>> recording = carom.simulate(truth, steps=60, step_size=0.02, noise=0.1, seed=0)
     >>> model = carom.models.CDLagrangeNetwork.for_recording(recording, hidden=32, key=jax.random.key(0))
-    >>> fit = carom.fit(model, recording, carom.WindowedSettings(epochs=10))
+    >>> fit = carom.fit(model, recording, carom.TrainingSettings(epochs=10))
     >>> carom.forecast(fit.model, recording.start, steps=100).position.shape
     (101, 1, 1)
 """

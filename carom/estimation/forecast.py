@@ -57,7 +57,7 @@ def forecast_from(
         start: positions and velocities.
         steps: steps to forecast.
         alternatives: models that the data do not tell from this one, with an axis over them before all
-            others, such as `LatentFit.draws`.
+            others, such as `Fit.samples`.
 
     Example:
         >>> import carom

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from carom.data import Recording, Run, read_recording
+from carom.data import Recording, Run, read_described, read_recording
 from carom.data.io.columns import standard_columns
-from carom.data.io.described import read_described
 from carom.errors import InputError
 from carom.estimation import BandedForecast, forecast_after, forecast_from
 from carom.estimation.parameters.sharing import contact_name

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from carom.data import Run
 from carom.errors import InputError
-from carom.estimation.parameters.table import contact_name
+from carom.estimation.parameters.sharing import contact_name
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
 from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
 from carom.fits.fit_directory import Trajectory

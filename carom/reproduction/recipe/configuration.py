@@ -12,7 +12,7 @@ from carom.data import Recording, add_noise, disturb_touch, simulate
 from carom.data.recording import run_from_trajectory
 from carom.errors import InputError
 from carom.estimation import Settings, Touch, TouchSensor
-from carom.models.impact_network import Detection
+from carom.integrators import Detection
 from carom.reproduction.paper.experiments import EXPERIMENTS as PAPER_EXPERIMENTS
 from carom.reproduction.paper.published import published_motion
 from carom.reproduction.paper.scores import HELD_OUT_STARTS, held_out_starts
