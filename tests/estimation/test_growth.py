@@ -17,7 +17,7 @@ from carom.estimation import stages as latent
 from carom.estimation.detection import local_fits as motion_windows
 from carom.estimation.detection.impacts import find_impacts, peaks_of
 from carom.estimation.solver.normal_equations import Prior, Unknowns, normal_equations
-from carom.estimation.solver.segments import first_states, layout
+from carom.estimation.solver.segments import first_states, partition
 
 ROOT = Path(__file__).parents[2]
 TRAIN = """
@@ -86,7 +86,7 @@ def test_start_states_do_not_look_through_impacts():
     recording = bouncing(300)
     found = find_impacts(recording.runs[0], recording.scene, sensor=None)
     exact = carom.simulate(carom.systems.BouncingBall(restitution=1.0), steps=300, step_size=0.02).runs[0]
-    places = layout(recording, 5)
+    places = partition(recording, 5)
     states = first_states(recording, [found], places)
     assert np.abs(states[:, 0] - exact.position[places.sample, 0, 0]).max() < 0.2
     assert np.abs(states[:, 1] - exact.velocity[places.sample, 0, 0]).max() < 1.0

@@ -43,7 +43,7 @@ from carom.fits.model_file import save_posterior
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, Mechanism, ResNet
 from carom.report.findings import read_findings
-from carom.report.fit_page import diagnostics, parameters
+from carom.report.fit_page import diagnostics, parameter_table
 from carom.reproduction.measured.configuration import CHECKS, PENDULUM
 from carom.reproduction.measured.recordings import (
     pendulum_recording,
@@ -218,7 +218,7 @@ def fit_directory(damaged: str) -> Callable[[Path], list[bytes]]:
 def read_run(folder: Path) -> None:
     write_manifest(folder, seconds=1.0)  # or its checksums would refuse what the readers have to withstand
     findings = read_findings(folder)
-    parameters(findings)
+    parameter_table(findings)
     diagnostics(findings)
     _ = findings.impacts
 
