@@ -83,7 +83,7 @@ def _estimates(task: config.Estimation, keys: dict[str, Any], fit: Fit) -> list[
     estimates = np.array([np.nan if one.value is None else one.value for one in found])
     rows = tidy_rows(keys, {"error": _largest_error(task, estimates)} | fit_metrics(fit))
     for keys_of, one, true in zip(_bodies(task, keys), found, _truth(task), strict=True):
-        covered = one.low is not None and one.high is not None and one.low <= true <= one.high
+        covered = one.low is not None and one.high is not None and bool(one.low <= true <= one.high)
         metrics = {"estimate": one.value, "standard_error": one.standard_error, "covered": covered}
         rows += tidy_rows(keys_of, metrics)
     return rows
