@@ -5,8 +5,7 @@ from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_ha
 from carom.integrators.constraint_exact.contact_times import DECIDED_BY_GAP, EXCLUDED, SCHEDULED
 from carom.integrators.constraint_exact.prescribed import decided_step
 from carom.integrators.constraint_exact.step import ImpactReport, time_of_impact_step
-from carom.integrators.event_driven.events import EventReport, ReportKind
-from carom.integrators.event_driven.motion import event_driven_motion
+from carom.integrators.event_driven.motion import EventReport, ReportKind, event_driven_motion
 from carom.integrators.rollout import consecutive, prepend, rollout
 from carom.integrators.stormer_verlet import stormer_verlet_step
 from carom.integrators.velocity_verlet import velocity_verlet_step
