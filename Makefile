@@ -41,11 +41,11 @@ docs: $(STAMP)
 	@echo "docs/_build/index.html"
 
 tables: $(STAMP)
-	$(BIN)/python -m carom.reproduction.documents
+	$(BIN)/python -m docs.tables
 
 bench: $(STAMP)
 	$(BIN)/carom bench --out benchmarks/results/speed.json --overwrite
-	$(BIN)/python -m carom.reproduction.documents
+	$(BIN)/python -m docs.tables
 
 clean:
 	rm -rf .venv build dist demo .pytest_cache .ruff_cache .hypothesis

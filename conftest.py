@@ -1,22 +1,32 @@
 """What holds for tests and doctests alike."""
 
 import gc
+import os
 from pathlib import Path
+
+# Before JAX is imported, which reads them once.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "Agg")
+# Most of the time goes into compiling, with one process per core: more threads in each only cost time.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 
 import jax
 import pytest
 
-from carom.storage import program_cache as programs
+import carom
+from carom.storage import program_cache
 
 MAPS = Path("/proc/self/maps")
-MOST_MAPS = 20_000
+MAXIMUM_MAPS = 20_000
+
+carom.configure()
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_compiled_programs():
-    """Give compiled programs back before their memory maps are more than Linux allows a process (65 530)."""
+    """Release compiled programs before they take more memory maps than Linux allows a process (65 530)."""
     yield
-    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MOST_MAPS:
-        programs.forget()
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MAXIMUM_MAPS:
+        program_cache.clear()
         jax.clear_caches()
         gc.collect()

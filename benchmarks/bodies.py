@@ -9,7 +9,6 @@ several runs; those of both take turns, because these machines are shared.
 """
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -22,10 +21,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-import carom
+from benchmarks.bodies_tables import SPEED_TABLES
+from carom.evaluation.results import tidy_rows, write_results
+from carom.evaluation.tables import markdown
 from carom.integrators import event_driven_motion
 from carom.systems import AbstractBoxedBalls, BallBox, Billiards
 from carom.systems.balls import LISTED, TOGETHER, AbstractBalls
@@ -142,7 +141,7 @@ def pymunk_time(system: AbstractBalls, start: State, steps: int, h: float, proce
         return max(job.result() for job in jobs)
 
 
-def compare() -> list[dict]:
+def compare() -> list[dict[str, Any]]:
     """1024 scenes of 16 balls at several step sizes."""
     system = table(BALLS)
     start = starts(system, SCENES)
@@ -158,16 +157,14 @@ def compare() -> list[dict]:
             )
             for _ in range(TURNS)
         ]
-        names = ("ours_two_threads", "motions", "pymunk", "pymunk_two_processes")
-        least = (min(times) for times in zip(*turns, strict=True))
-        row = {"step_size": h, **dict(zip(names, least, strict=True))}
-        row["ratio"] = row["pymunk"] / row["ours_two_threads"]
-        row["ratio_core_for_core"] = row["pymunk_two_processes"] / row["ours_two_threads"]
-        rows.append(row)
+        names = ("ours, 2 threads", "motions", "pymunk", "pymunk, 2 processes")
+        for name, times in zip(names, zip(*turns, strict=True), strict=True):
+            keys = {"experiment": "speed", "model": name, "step_size": h}
+            rows += tidy_rows(keys, {"seconds": min(times)})
     return rows
 
 
-def cost(balls: int, *, gravity: bool) -> dict:
+def cost(balls: int, *, gravity: bool) -> list[dict[str, Any]]:
     """Microseconds per step of a scene and bytes of working memory per scene, at one number of balls."""
     scenes, steps = max(2, 512 // balls), 50
     system = table(balls, gravity=gravity)
@@ -183,13 +180,10 @@ def cost(balls: int, *, gravity: bool) -> dict:
     run()
     seconds = least_time(run, 3)
     theirs = pymunk_time(system, State(start.position[:2], start.velocity[:2]), steps, 0.01, 1)
-    return {
-        "gravity": gravity,
-        "balls": balls,
-        "microseconds": 1e6 * seconds / scenes / steps,
-        "pymunk_microseconds": 1e6 * theirs / 2 / steps,
-        "bytes_per_scene": memory.temp_size_in_bytes / scenes,
-    }
+    keys = {"experiment": "cost", "field": "gravity" if gravity else "none", "balls": balls}
+    ours = {"microseconds": 1e6 * seconds / scenes / steps, "bytes": memory.temp_size_in_bytes / scenes}
+    rows = tidy_rows(keys | {"model": "ours"}, ours)
+    return rows + tidy_rows(keys | {"model": "pymunk"}, {"microseconds": 1e6 * theirs / 2 / steps})
 
 
 def main() -> None:
@@ -198,38 +192,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/bodies.json"))
     out = parser.parse_args().out
     with jax.enable_x64(True):
-        compared = compare()
-        sizes = [cost(balls, gravity=gravity) for gravity in (False, True) for balls in SIZES]
-    console = Console()
-    shown = Table(title=f"{SCENES} scenes of {BALLS} balls, {STEPS} steps, float64, seconds")
-    headings = ("h", "ours, 2 threads", "motions", "pymunk", "pymunk, 2 processes", "ratio", "core for core")
-    for heading in headings:
-        shown.add_column(heading, justify="right")
-    for row in compared:
-        shown.add_row(*(f"{value:.3g}" for value in row.values()))
-    console.print(shown)
-    shown = Table(title="One step of one scene by its number of balls, h = 0.01")
-    for heading in ("gravity", "balls", "ours / µs", "pymunk / µs", "memory / kB"):
-        shown.add_column(heading, justify="right")
-    for row in sizes:
-        shown.add_row(
-            "yes" if row["gravity"] else "no",
-            str(row["balls"]),
-            f"{row['microseconds']:.3g}",
-            f"{row['pymunk_microseconds']:.3g}",
-            f"{row['bytes_per_scene'] / 1e3:.3g}",
-        )
-    console.print(shown)
-    document = {
-        "command": "python -m benchmarks.bodies",
-        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
-        "versions": {"carom": carom.__version__, "jax": jax.__version__, "python": platform.python_version()},
-        "scenes": {"count": SCENES, "balls": BALLS, "steps": STEPS, "radius": table(BALLS).radii[0]},
-        "against_pymunk": compared,
-        "by_size": sizes,
-    }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(document, indent=2) + "\n")
+        rows = compare()
+        for gravity in (False, True):
+            for balls in SIZES:
+                rows += cost(balls, gravity=gravity)
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    results = write_results(out, rows, command="python -m benchmarks.bodies", machine=machine)
+    for make in SPEED_TABLES.values():
+        print(markdown(make(results.rows)), end="\n\n")
 
 
 if __name__ == "__main__":

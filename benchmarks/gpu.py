@@ -1,11 +1,11 @@
-"""What a GPU makes of it: forecasts, an ensemble, the whole paper, and how far it agrees with a processor.
+"""Speed on a GPU: forecasts, an ensemble, the whole paper; and how closely GPU and CPU results agree.
 
     python -m benchmarks.gpu [--only rates forecast ensemble text published agreement]
 
-Parts that are not asked for stay as they are in the file. Several processes share the GPU while the paper is
-reproduced: start `nvidia-cuda-mps-control -d` before, or they take turns. The arithmetic rate beside each
-figure is that of a product of matrices of 8192², measured with the part `rates`; a model has two operations
-per weight and evaluation, and three times as many in training.
+With `--only`, the other parts of the file stay unchanged. Several processes share the GPU while the paper is
+reproduced: start `nvidia-cuda-mps-control -d` first, or they take turns. The arithmetic rate beside each
+figure is that of a product of 8192² matrices, measured by the part `rates`; a model takes two operations per
+weight and evaluation, and three times as many in training.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import numpy as np
 
 import carom
 from carom.data import Recording
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
 from carom.fits import load_model, save_model
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
@@ -38,7 +38,7 @@ from carom.reproduction.paper.experiments import EXPERIMENTS, REPORTED_SEED, Pro
 from carom.reproduction.paper.run import Unit, plan, record, run_units
 from carom.storage.result_file import write_arrays
 from carom.systems import BouncingBall
-from carom.training import WindowedSettings, fit_many
+from carom.training import TrainingSettings, train_many
 from carom.types import State
 
 BALLS, STEPS = 132 * 128 * 16, 500
@@ -46,23 +46,23 @@ MODELS_TOGETHER = 256
 SIDE = 8192
 HEIGHTS, SEEDS, EPOCHS = 4096, 4, 50
 TOLERANCES = {"forecast": 1e-3, "training": 1e-5, "parameters": 1e-4}
-"""The greatest differences between GPU and processor: of positions in metres, over 500 steps from many
-heights; of both losses of several models as a share, over 50 epochs; of what the recipe carom estimates in
-standard errors. After 60 to 300 epochs a spike of the loss makes percents of a rounding, on one device
-too: not the weights of a whole training can be compared, only its scores."""
+"""The largest differences allowed between GPU and CPU: of positions in metres, over 500 steps from many
+heights; of both losses of several models, relative, over 50 epochs; of the estimates of the recipe carom in
+standard errors. After 60 to 300 epochs a spike of the loss amplifies rounding errors to per cents, on one
+device too: the weights of a whole training cannot be compared, only its scores."""
 
 EXPERIMENT = EXPERIMENTS["ball"]
-SETTINGS: WindowedSettings = EXPERIMENT.settings("published", "CD-Lagrange")
+SETTINGS: TrainingSettings = EXPERIMENT.settings("published", "CD-Lagrange")
 
 
 def ball_model(recording: Recording, seed: int) -> CDLagrangeNetwork:
-    """The paper's network: 500 units in the potential, 2 × 100 in the contact signal."""
+    """The paper's network: 500 hidden units in the potential, 2 × 100 in the contact signal."""
     options = EXPERIMENT.options("published", "CD-Lagrange")
     return CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed), **options)
 
 
 def operations(model: AbstractModel) -> int:
-    """Of one step: two for each weight, those of a potential twice; nothing else is counted."""
+    """Floating-point operations of one step: two per weight, and twice those of a potential."""
 
     def weights(part) -> int:
         return sum(leaf.size for leaf in jax.tree.leaves(part) if eqx.is_array(leaf) and leaf.ndim == 2)
@@ -71,7 +71,7 @@ def operations(model: AbstractModel) -> int:
 
 
 def training_operations(unit: Unit) -> int:
-    """Of all runs of one model of the paper."""
+    """Floating-point operations of training one model of the paper, all seeds."""
     experiment, protocol, name = unit.experiment, unit.protocol, unit.model_name
     settings, trained = experiment.settings(protocol, name), experiment.trained[name]
     recording, _ = record(experiment, protocol, unit.seeds[0])
@@ -81,7 +81,7 @@ def training_operations(unit: Unit) -> int:
 
 
 def least_time(run: Callable[[], object], repeats: int = 3) -> float:
-    """Seconds of the fastest of several runs after a first one."""
+    """Seconds of the fastest of several runs, after one that compiles."""
     jax.block_until_ready(run())
     times = []
     for _ in range(repeats):
@@ -92,7 +92,7 @@ def least_time(run: Callable[[], object], repeats: int = 3) -> float:
 
 
 def measure_rates() -> dict[str, float]:
-    """Operations per second of the device in products of matrices, by the precision of their factors."""
+    """Operations per second of matrix products, by the precision of their factors."""
     rates = {}
     for name, dtype, precision in (
         ("float32", jnp.float32, "highest"),
@@ -105,26 +105,26 @@ def measure_rates() -> dict[str, float]:
     return rates
 
 
-class _OnceRound(Exception):  # noqa: N818
+class _Compiled(Exception):  # noqa: N818
     """Ends a training once it is compiled."""
 
 
 def measure_ensemble(rates: dict[str, float]) -> dict[str, Any]:
-    """Balls trained together, each on a recording and from weights of its own, after compilation."""
+    """Ball models trained in one program, each on its own recording and from its own weights."""
     seeds = [REPORTED_SEED + index for index in range(MODELS_TOGETHER)]
     recorded = [record(EXPERIMENT, "published", seed) for seed in seeds]
     recordings, truth = [recording for recording, _ in recorded], recorded[0][1]
     models = [ball_model(recording, seed) for recording, seed in zip(recordings, seeds, strict=True)]
 
-    def stop(share: float) -> None:
-        raise _OnceRound
+    def stop(fraction: float) -> None:
+        raise _Compiled
 
     started = time.perf_counter()
-    with suppress(_OnceRound):
-        fit_many(models, recordings, SETTINGS, seeds=seeds, progress=stop)
+    with suppress(_Compiled):
+        train_many(models, recordings, SETTINGS, seeds=seeds, progress=stop)
     first = time.perf_counter() - started
     started = time.perf_counter()
-    fits = fit_many(models, recordings, SETTINGS, seeds=seeds)
+    fits = train_many(models, recordings, SETTINGS, seeds=seeds)
     seconds = time.perf_counter() - started
     errors = [paper_rmse(_from_the_top(fit.model), truth) for fit in fits]
     windows = recordings[0].samples - SETTINGS.horizon
@@ -149,9 +149,9 @@ def from_heights(count: int) -> State:
 
 
 def measure_forecast(rates: dict[str, float]) -> dict[str, Any]:
-    """Steps per second of a trained ball from many heights, by the kernel and by XLA."""
+    """Steps per second of a trained ball model from many heights, by the kernel and by XLA."""
     recording, truth = record(EXPERIMENT, "published", REPORTED_SEED)
-    (fit,) = fit_many([ball_model(recording, REPORTED_SEED)], [recording], SETTINGS, seeds=[REPORTED_SEED])
+    (fit,) = train_many([ball_model(recording, REPORTED_SEED)], [recording], SETTINGS, seeds=[REPORTED_SEED])
     model = fit.model
     starts = from_heights(BALLS)
     some = jax.tree.map(lambda x: x[:: BALLS // 4096], starts)
@@ -219,17 +219,17 @@ def measure_paper(protocol: Protocol, workers: int, rates: dict[str, float]) -> 
 
 
 def values(model_path: Path) -> dict[str, np.ndarray]:
-    """What GPU and processor are compared by; a model that is not there yet is trained and left there."""
+    """The numbers that GPU and CPU are compared by; trains and saves the model if its file is missing."""
     seeds = [REPORTED_SEED + index for index in range(SEEDS)]
     recordings = [record(EXPERIMENT, "published", seed)[0] for seed in seeds]
     models = [ball_model(recording, seed) for recording, seed in zip(recordings, seeds, strict=True)]
-    fits = fit_many(models, recordings, replace(SETTINGS, epochs=EPOCHS), seeds=seeds)
+    fits = train_many(models, recordings, replace(SETTINGS, epochs=EPOCHS), seeds=seeds)
     if not model_path.exists():
-        (whole,) = fit_many(models[:1], recordings[:1], SETTINGS, seeds=seeds[:1])
+        (whole,) = train_many(models[:1], recordings[:1], SETTINGS, seeds=seeds[:1])
         save_model(whole.model, model_path)
     motion = forecast_many(load_model(model_path), from_heights(HEIGHTS), STEPS)
     ball = carom.simulate(BouncingBall(restitution=0.9), steps=400, step_size=0.02, noise=0.1, seed=1)
-    found = fit_latent(ball, LatentSettings(learned=Learned(restitution="constant"))).parameters
+    found = fit_recording(ball, Settings(learn=("restitution", "surfaces"))).parameters
     return {
         "forecast": np.asarray(motion.position),
         "training": np.array([(fit.history.state, fit.history.contact) for fit in fits]),
@@ -238,7 +238,7 @@ def values(model_path: Path) -> dict[str, np.ndarray]:
 
 
 def measure_agreement(known: tuple[Path, Path] | None) -> dict[str, Any]:
-    """Greatest differences between this device and a processor, of this machine or where `known` was made."""
+    """Largest differences between this device and a CPU: this machine's, or the one that wrote `known`."""
     with tempfile.TemporaryDirectory() as folder:
         model, other = known or (Path(folder) / "model.safetensors", Path(folder) / "values.npz")
         if known is None:
@@ -260,7 +260,7 @@ def measure_agreement(known: tuple[Path, Path] | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what is asked for and put it into the file."""
+    """Measure the chosen parts and update the file."""
     parts = ("rates", "forecast", "ensemble", "text", "published", "agreement")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu.json"))
@@ -271,19 +271,23 @@ def main() -> None:
         nargs=2,
         type=Path,
         metavar=("MODEL", "FILE"),
-        help="only write what devices are compared by, and the model that this takes",
+        help="only write the numbers that devices are compared by, and the model they need",
     )
     parser.add_argument(
-        "--processor", nargs=2, type=Path, metavar=("MODEL", "FILE"), help="such files, made on a processor"
+        "--processor",
+        nargs=2,
+        type=Path,
+        metavar=("MODEL", "FILE"),
+        help="files of --values, written on a CPU",
     )
     options = parser.parse_args()
     if options.processor and not all(path.exists() for path in options.processor):
-        parser.error("--processor: make these files with --values first")
+        parser.error("--processor: these files do not exist; write them with --values first")
     if options.values:
         write_arrays(options.values[1], values(options.values[0]))
         return
     if jax.default_backend() != "gpu":
-        parser.error("JAX sees no GPU here")
+        parser.error("JAX finds no GPU on this machine")
     document = json.loads(options.out.read_text()) if options.out.exists() else {}
     rates: dict[str, float] = document.get("rates", {})
     for part in parts:
@@ -311,7 +315,7 @@ def main() -> None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(document, indent=2) + "\n")
     if not all(document.get("agreement", {}).get(name, {}).get("within", True) for name in TOLERANCES):
-        sys.exit("GPU and processor do not agree.")
+        sys.exit("GPU and CPU results do not agree.")
 
 
 if __name__ == "__main__":

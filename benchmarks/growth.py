@@ -1,10 +1,10 @@
-"""How cost grows: with the length of a recording, with bodies, with forecasts at once, with an ensemble.
+"""How cost grows with the length of a recording, bodies, simultaneous forecasts and ensemble members.
 
     python -m benchmarks.growth
 
-Every point is a process of its own, so that its peak memory is its own. Seconds are processor seconds of the
-work alone where nothing else is said: these machines are shared. `--only NAME` measures one kind anew and
-keeps the others; `--figures` draws docs/images/growth from what is stored.
+Every point runs in its own process, so that its peak memory can be measured. Unless stated otherwise, seconds
+are CPU seconds of the work alone, because machines are shared. `--only NAME` repeats one kind of measurement
+and keeps the others; `--figures` draws docs/images/growth from the stored numbers.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import carom
 from benchmarks.growth_figures import write_growth_figures
 from carom.models import CDLagrangeNetwork, forecast_many
 from carom.systems import BouncingBall, NewtonsCradle
-from carom.training import fit_many
+from carom.training import train_many
 from carom.types import State
 
 STEP_SIZE, NOISE = 0.02, 0.05
@@ -40,7 +40,7 @@ def paper_length(samples: int) -> dict[str, float]:
 
 
 def paper_command(samples: int) -> dict[str, float]:
-    """`carom fit --recipe paper --epochs 1` on a CSV file, all of the process."""
+    """`carom fit --recipe paper --epochs 1` on a CSV file, the whole process."""
     command = [sys.executable, "-m", "carom"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ball.csv"
@@ -57,10 +57,10 @@ def paper_command(samples: int) -> dict[str, float]:
 
 
 def carom_length(samples: int) -> dict[str, float]:
-    """The recipe carom with restitution and floor unknown, compilation included."""
+    """The recipe carom with unknown restitution and floor, compilation included."""
     recording = _bouncing(samples)
     cpu = time.process_time()
-    fit = carom.fit(recording, learned=carom.Learned(restitution="constant"))
+    fit = carom.fit(recording, learn=["restitution"])
     restitution = fit.parameters[0]
     return {
         "seconds": time.process_time() - cpu,
@@ -70,7 +70,7 @@ def carom_length(samples: int) -> dict[str, float]:
 
 
 def bodies(balls: int) -> dict[str, float]:
-    """The paper's recipe on a cradle: the epochs after the first ones, over their gradient steps."""
+    """The paper's recipe on a cradle: time per gradient step, after the epochs that compile."""
     recording = carom.simulate(NewtonsCradle(balls=balls), steps=330, step_size=0.01, noise=0.01, seed=1)
     model = CDLagrangeNetwork.for_recording(recording, hidden=100, key=jax.random.key(0))
     return _last_epochs([model], recording, epochs=200)
@@ -111,43 +111,43 @@ KINDS: dict[str, tuple[Callable[[int], dict[str, float]], tuple[int, ...]]] = {
     "batch": (batch, (1, 10, 100, 1000, 10_000)),
     "ensemble": (ensemble, (1, 4, 16, 64, 256)),
 }
-"""What grows, and the sizes that are measured."""
+"""The measurements, and the sizes they are made at."""
 
 
 def _bouncing(samples: int):
-    """A ball that loses nothing bounces on."""
+    """An elastic ball, which bounces for as long as the recording lasts."""
     ball = BouncingBall(restitution=1.0)
     return carom.simulate(ball, steps=samples - 1, step_size=STEP_SIZE, noise=NOISE, seed=1)
 
 
 def _last_epochs(models, recording, *, epochs: int) -> dict[str, float]:
-    """Seconds of an epoch, over those after the first report of progress: all is compiled by then."""
-    settings = carom.WindowedSettings(epochs=epochs)
-    told = [(0.0, time.process_time(), time.perf_counter())]
-    fits = fit_many(
+    """Seconds per epoch, over those after the first report of progress, when everything is compiled."""
+    settings = carom.TrainingSettings(epochs=epochs)
+    reports = [(0.0, time.process_time(), time.perf_counter())]
+    fits = train_many(
         models,
         [recording],
         settings,
         seeds=range(len(models)),
-        progress=lambda share: told.append((share, time.process_time(), time.perf_counter())),
+        progress=lambda done: reports.append((done, time.process_time(), time.perf_counter())),
     )
     assert not any(fit.failed for fit in fits)
     windows = sum(len(run) - settings.horizon for run in recording.runs)
     steps = len(models) * -(-windows // settings.batch_size)
-    counted = (1 - told[1][0]) * epochs
-    seconds, wall = ((told[-1][k] - told[1][k]) / counted for k in (1, 2))
+    counted = (1 - reports[1][0]) * epochs
+    seconds, wall = ((reports[-1][k] - reports[1][k]) / counted for k in (1, 2))
     return {
         "seconds": seconds,
         "wall": wall,
-        "until_first_report": told[1][1] - told[0][1],
+        "until_first_report": reports[1][1] - reports[0][1],
         "microseconds_per_step": 1e6 * seconds / steps,
     }
 
 
 def measure(kind: str, size: int) -> dict[str, Any]:
-    """One point in a process of its own, with its peak memory in bytes.
+    """One point in its own process, with its peak memory in bytes.
 
-    Compiled programs are not kept: compiling takes memory, and should take it everywhere.
+    The compilation cache is off, so that the memory that compiling takes is counted at every point.
     """
     code = f"from benchmarks.growth import point; point({kind!r}, {size})"
     environment = os.environ | {"CAROM_CACHE": "off"}
@@ -158,9 +158,9 @@ def measure(kind: str, size: int) -> dict[str, Any]:
 
 
 def point(kind: str, size: int) -> None:
-    """Measure here, and print it."""
+    """Measure in this process, and print the result."""
     found = KINDS[kind][0](size)
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # which Linux counts in kilobytes
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts it in kilobytes
     print(json.dumps({"size": size, "peak_bytes": found.pop("child_memory", own), **found}))
 
 
@@ -168,8 +168,8 @@ def main() -> None:
     """Measure, write the JSON and draw the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/growth.json"))
-    parser.add_argument("--only", choices=tuple(KINDS), help="one kind, the others as they are stored")
-    parser.add_argument("--figures", action="store_true", help="draw what is stored")
+    parser.add_argument("--only", choices=tuple(KINDS), help="repeat one measurement and keep the others")
+    parser.add_argument("--figures", action="store_true", help="only draw the stored numbers")
     parser.add_argument("--images", type=Path, default=Path("docs/images/growth"))
     given = parser.parse_args()
     document = json.loads(given.out.read_text()) if given.out.exists() else {}

@@ -1,4 +1,4 @@
-"""Pictures of how cost grows, from benchmarks/results/growth.json."""
+"""Figures of how cost grows, from benchmarks/results/growth.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import LINES, figure_style
+from carom.plotting.style import LINES, figure_style, save_figure
 
 Rows = Sequence[Mapping[str, Any]]
 PAPER, CAROM, COMMAND = LINES["CD-Lagrange"], LINES["ResNet"], LINES["VIN"]
 
 
 def write_growth_figures(document: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw what was measured; returns the paths of the PNG files."""
+    """Draw the measurements; returns the paths of the PNG files."""
     folder.mkdir(parents=True, exist_ok=True)
     with figure_style():
         figures = {"length": draw_length(document), "others": draw_others(document)}
-        return [save_picture(figure, folder / name) for name, figure in figures.items()]
+        return [save_figure(figure, folder / name) for name, figure in figures.items()]
 
 
 def draw_length(document: Mapping[str, Any]) -> Figure:
@@ -30,7 +29,7 @@ def draw_length(document: Mapping[str, Any]) -> Figure:
     _draw(left, paper, _column(paper, "seconds"), PAPER, "recipe paper, one epoch")
     _draw(left, fits, _column(fits, "seconds"), CAROM, "recipe carom, whole fit with compilation")
     _guide(left, paper, _column(paper, "seconds"))
-    left.set(title="Processor time", ylabel="time / s", yscale="log")
+    left.set(title="CPU time", ylabel="time / s", yscale="log")
     for rows, look, label in (
         (paper, PAPER, "recipe paper, in Python"),
         (command, COMMAND, "carom fit --recipe paper, whole command"),
@@ -46,20 +45,20 @@ def draw_length(document: Mapping[str, Any]) -> Figure:
 
 
 def draw_others(document: Mapping[str, Any]) -> Figure:
-    """Cost against bodies, forecasts at once and members of an ensemble."""
+    """Cost against bodies, simultaneous forecasts and ensemble members."""
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     first, second, third = figure.subplots(1, 3)
     rows = document["bodies"]
     _draw(first, rows, _column(rows, "microseconds_per_step") / 1e3, PAPER, "recipe paper")
-    first.set(title="Bodies of a cradle", xlabel="bodies", ylabel="time of a gradient step / ms")
+    first.set(title="Bodies of a cradle", xlabel="bodies", ylabel="time per gradient step / ms")
     rows = document["batch"]
     _draw(second, rows, _column(rows, "steps_per_second") / 1e6, PAPER, "model of 500 units")
     second.set(
-        title="Forecasts at once", xlabel="forecasts", ylabel="million model steps per processor second"
+        title="Simultaneous forecasts", xlabel="forecasts", ylabel="million model steps per CPU second"
     )
     rows = document["ensemble"]
     _draw(third, rows, _column(rows, "microseconds_per_step") / 1e3, PAPER, "recipe paper")
-    third.set(title="Members of an ensemble", xlabel="members", ylabel="time of a member's step / ms")
+    third.set(title="Ensemble members", xlabel="members", ylabel="time per step and member / ms")
     for axes in (second, third):
         axes.set(xscale="log")
     for axes in (first, second, third):
@@ -77,8 +76,8 @@ def _draw(axes, rows: Rows, values: np.ndarray, look, label: str) -> None:
 
 
 def _guide(axes, rows: Rows, values: np.ndarray) -> None:
-    """A line of cost in proportion, below the last point."""
+    """A line of proportional growth, below the last point."""
     sizes = _column(rows, "size")
     axes.plot(
-        sizes, 0.4 * values[-1] * sizes / sizes[-1], color="#909090", linewidth=1.0, label="in proportion"
+        sizes, 0.4 * values[-1] * sizes / sizes[-1], color="#909090", linewidth=1.0, label="proportional"
     )

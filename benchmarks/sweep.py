@@ -1,8 +1,8 @@
 """A sweep whose workers are killed: `python -m benchmarks.sweep`.
 
-The same fits twice: one by one, and on a local cluster whose workers are killed (SIGKILL) at random moments.
-The run folders are watched from outside. Nothing is lost where every fit has its row, nothing is made twice
-where every model was put in place once, and the tables are compared byte for byte.
+The same fits twice: one by one, and by several processes, some of them killed at random moments.
+Fit directories are watched from outside. Nothing is lost if every fit has its row, nothing is made twice if
+every model was put in place once, and the tables are compared byte for byte.
 """
 
 import argparse
@@ -22,16 +22,15 @@ import psutil
 
 import carom
 from carom.cli import main as command_line
-from carom.fits.fit_directory import MODEL
-from carom.fits.new_fit_directory import UNFINISHED
+from carom.fits.fit_directory import MODEL, UNFINISHED
 from carom.sweeps.one_fit import ROWS
-from carom.sweeps.table import RESULTS, TABLE
+from carom.sweeps.results import RESULTS, TABLE
 
 FITS, WORKERS, KILLS = 200, 4, 10
 HIDDEN, RATES = (4, 6), (0.01, 0.02)
 """What varies besides the seed: four compiled programs, and as many seeds as make up the number of fits."""
 LOOK = 0.05
-"""Seconds between two looks at the run folders; a fit takes several times as long."""
+"""Seconds between two looks at the fit directories; a fit takes several times as long."""
 
 
 def sweep_text(fits: int, epochs: int) -> str:
@@ -93,7 +92,7 @@ class Watch:
 
 
 def workers_of(process: subprocess.Popen) -> list[psutil.Process]:
-    """The worker processes of a sweep on a local cluster."""
+    """The worker processes of a sweep on this machine."""
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
@@ -105,7 +104,7 @@ def workers_of(process: subprocess.Popen) -> list[psutil.Process]:
 
 
 def killed_sweep(file: Path, out: Path, *, workers: int, fits: int, kills: int, seed: int) -> dict[str, Any]:
-    """A sweep on a local cluster with a worker killed after every so many fits, at a random moment."""
+    """A sweep by local processes with a worker killed after every so many fits, at a random moment."""
     generator = random.Random(seed)
     process, watch = start(file, out, "--workers", str(workers)), Watch(out)
     # The number of fits that are there when each worker is killed; all before the last fits begin.

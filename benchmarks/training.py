@@ -1,7 +1,7 @@
 """Cost of the paper's training loop: `python -m benchmarks.training --out FILE [--before FILE]`.
 
-Every kind of unit that `carom reproduce` trains, five seeds in one program, pinned to one core. Machines are
-shared: compare two versions by running this for each in turn, and read the ratios.
+Every kind of unit that `carom reproduce` trains, five seeds in one program, pinned to one core. Because
+machines are shared, compare two versions by running this for each in turn, and read the ratios.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import carom
 from carom.models import MODELS
 from carom.reproduction.paper.experiments import EXPERIMENTS, PROTOCOLS
 from carom.reproduction.paper.run import Unit, plan, record
-from carom.training import fit_many
+from carom.training import train_many
 
 SEEDS = (0, 1, 2, 3, 4)
 MEASURED = {
@@ -30,17 +30,17 @@ MEASURED = {
     "cradle": ("cradle", "cradle-table"),
     "damped-pendulum": ("damped-pendulum",),
 }
-"""Experiments to measure, and those whose steps cost the same: they differ in data and length alone."""
+"""Experiments to measure, and those whose steps cost the same, since only data and length differ."""
 
 
 def _alike(unit: Unit, other: Unit) -> bool:
-    """Whether a step of `other` costs what a step of the measured `unit` costs."""
+    """Whether a step of `other` costs the same as one of the measured `unit`."""
     same = (other.protocol, other.model_name) == (unit.protocol, unit.model_name)
     return same and other.experiment_name in MEASURED[unit.experiment_name]
 
 
 def measure(unit: Unit, *, steps: int, repeats: int) -> dict[str, float]:
-    """Milliseconds of CPU time per gradient step of one seed, and the seconds that compilation takes."""
+    """Milliseconds of CPU time per gradient step of one seed, and seconds of compilation."""
     settings = unit.experiment.settings(unit.protocol, unit.model_name)
     options = unit.experiment.options(unit.protocol, unit.model_name)
     recordings = [record(unit.experiment, unit.protocol, seed)[0] for seed in unit.seeds]
@@ -54,13 +54,13 @@ def measure(unit: Unit, *, steps: int, repeats: int) -> dict[str, float]:
     settings = replace(settings, epochs=20 * max(1, round(steps / steps_per_epoch / 20)))
     work = settings.epochs * steps_per_epoch * len(unit.seeds)
 
-    def train() -> tuple[float, float]:
+    def timed() -> tuple[float, float]:
         wall, cpu = time.perf_counter(), time.process_time()
-        fit_many(models, recordings, settings, seeds=unit.seeds)
+        train_many(models, recordings, settings, seeds=unit.seeds)
         return time.perf_counter() - wall, time.process_time() - cpu
 
-    first, _ = train()
-    times = [train() for _ in range(repeats)]
+    first, _ = timed()
+    times = [timed() for _ in range(repeats)]
     return {
         "milliseconds": 1e3 * min(cpu for _, cpu in times) / work,
         "compile_seconds": max(0.0, first - min(wall for wall, _ in times)),
@@ -71,8 +71,8 @@ def main() -> None:
     """Measure every kind of unit, print the table and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/training.json"))
-    parser.add_argument("--before", type=Path, help="what this wrote for the version to compare with")
-    parser.add_argument("--steps", type=int, default=600, help="gradient steps of each seed")
+    parser.add_argument("--before", type=Path, help="the file of the version to compare with")
+    parser.add_argument("--steps", type=int, default=600, help="gradient steps per seed")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="a part of `experiment, protocol, model` to measure")
     given = parser.parse_args()
@@ -83,7 +83,7 @@ def main() -> None:
     if given.before is not None:
         before = {row["case"]: row for row in json.loads(given.before.read_text())["training"]}
 
-    table = Table(title="Training, five seeds together, one core")
+    table = Table(title="Training, five seeds in one program, one core")
     for heading in ("", "seed-steps", "ms per seed-step", "before", "ratio", "compile / s"):
         table.add_column(heading, justify="left" if not heading else "right")
     units = plan(EXPERIMENTS, PROTOCOLS, SEEDS)

@@ -5,68 +5,28 @@ Example:
     >>> truth = carom.systems.BouncingBall(restitution=0.9)
     >>> recording = carom.simulate(truth, steps=60, step_size=0.02, noise=0.1, seed=0)
     >>> model = carom.models.CDLagrangeNetwork.for_recording(recording, hidden=32, key=jax.random.key(0))
-    >>> fit = carom.fit(model, recording, carom.WindowedSettings(epochs=10))
+    >>> fit = carom.fit(model, recording, carom.TrainingSettings(epochs=10))
     >>> carom.forecast(fit.model, recording.start, steps=100).position.shape
     (101, 1, 1)
 """
 
-from carom.stopping import stop_quietly_while_loading
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-stop_quietly_while_loading()
+from carom.version import __version__ as __version__
 
-from carom import data, estimation, evaluation, fits, integrators, mechanics, models, systems, training
-from carom.compilation import enable_compilation_cache, multiply_in_full_precision
-from carom.data import (
-    Recording,
-    read_recording,
-    read_system_file,
-    simulate,
-    write_recording,
-    write_system_file,
-)
-from carom.errors import InputError
-from carom.estimation import LatentFit, LatentSettings, Learned, TouchSensor
-from carom.fits import fit, load_model, save_model
-from carom.mechanics import Pair, Scene, Wall
-from carom.models import forecast
-from carom.training import Fit, WindowedSettings, fit_many
-from carom.types import State
-from carom.version import __version__
+if TYPE_CHECKING:
+    from carom.public import *  # noqa: F403
 
-enable_compilation_cache()
-multiply_in_full_precision()
 
-__all__ = [
-    "Fit",
-    "InputError",
-    "LatentFit",
-    "LatentSettings",
-    "Learned",
-    "Pair",
-    "Recording",
-    "Scene",
-    "State",
-    "TouchSensor",
-    "Wall",
-    "WindowedSettings",
-    "__version__",
-    "data",
-    "estimation",
-    "evaluation",
-    "fit",
-    "fit_many",
-    "fits",
-    "forecast",
-    "integrators",
-    "load_model",
-    "mechanics",
-    "models",
-    "read_recording",
-    "read_system_file",
-    "save_model",
-    "simulate",
-    "systems",
-    "training",
-    "write_recording",
-    "write_system_file",
-]
+def __getattr__(name: str) -> Any:
+    # Loading JAX takes a second or two, in which the command line must already handle Ctrl-C; importing the
+    # package alone loads nothing and changes no setting of JAX, logging or the process.
+    public = import_module("carom.public")
+    if name != "__all__" and name not in vars(public).get("__all__", ()):
+        raise AttributeError(f"module 'carom' has no attribute {name!r}")
+    return getattr(public, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *import_module("carom.public").__all__]

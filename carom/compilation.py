@@ -1,63 +1,55 @@
-"""How programs are compiled: kept between runs, and with matrix products in full precision."""
+"""How Carom's programs are compiled: matrix products in full precision, within the memory of the device."""
 
-import hashlib
 import os
-import platform
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import equinox as eqx
 import jax
-import platformdirs
+import jaxlib.version
 
 
-def enable_compilation_cache() -> Path | None:
-    """Switch on JAX's persistent compilation cache, unless the user has set one or `CAROM_CACHE=off`.
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Compute products of float32 matrices in float32, unless the user has chosen a precision for JAX.
 
-    `CAROM_CACHE` may name another folder. Programs are compiled for this processor's instructions, so
-    machines that share a home folder get a subfolder each.
+    On recent GPUs JAX rounds the factors to 10 bits by default, which moves a bounce by several samples over
+    a long forecast. Precision is chosen when a program is traced, so that every compiled entry point is
+    decorated inside its `jit`; the JAX configuration of the calling process is left alone.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> square = jax.jit(full_precision()(lambda x: x @ x))
+        >>> "HIGHEST" in square.lower(jnp.ones((2, 2))).as_text()
+        True
     """
-    wanted = os.environ.get("CAROM_CACHE", "")
-    if wanted == "off" or jax.config.values["jax_compilation_cache_dir"]:
-        return None
-    folder = Path(wanted or platformdirs.user_cache_dir("carom")) / f"xla-{_processor()}"
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if jax.config.values["jax_logging_level"] in (None, "NOTSET"):
-        # XLA reports each cached program as built for another machine, because it counts two tuning hints of
-        # its own compiler ("prefer-no-gather", "prefer-no-scatter") as processor features: pages that would
-        # bury what the user should read. What really fails is raised in Python all the same.
-        jax.config.update("jax_logging_level", "CRITICAL")
-    return folder
+    with jax.default_matmul_precision(_precision()):
+        yield
 
 
-def multiply_in_full_precision() -> None:
-    """Have matrix products of float32 computed in float32, unless the user has chosen otherwise.
+def compiler_description() -> tuple[str, ...]:
+    """What decides the last bits of a result besides the source and the inputs: compiler, flags, device."""
+    return (
+        f"jax {jax.__version__}",
+        f"jaxlib {jaxlib.version.__version__}",
+        f"equinox {eqx.__version__}",
+        f"XLA_FLAGS {' '.join(sorted(os.environ.get('XLA_FLAGS', '').split()))}",
+        f"precision {_precision()}",
+        f"device {jax.devices()[0].device_kind}",
+    )
 
-    JAX rounds their factors to 10 bits on recent GPUs, which moves a bounce by samples over a long forecast.
-    """
-    if jax.config.values["jax_default_matmul_precision"] is None:
-        jax.config.update("jax_default_matmul_precision", "highest")
 
-
-def _processor() -> str:
-    """A short name of the processor's instruction set."""
-    description = platform.machine() + platform.processor()
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        flags = [
-            line for line in information.read_text().splitlines() if line.startswith(("flags", "Features"))
-        ]
-        description += flags[0] if flags else ""
-    return hashlib.sha256(description.encode()).hexdigest()[:12]
+def _precision() -> str:
+    return jax.config.values["jax_default_matmul_precision"] or "highest"
 
 
 UNKNOWN_MEMORY = 2**33
-"""Bytes that a device is taken to have where it does not tell."""
+"""Bytes of memory assumed for a device that does not report them."""
 
 
 def device_memory() -> int:
-    """Bytes that one device has: of processors, its part of what this process may take."""
+    """Bytes of memory of one device; on CPUs, its share of what this process may use."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         stated = device.memory_stats() or {}

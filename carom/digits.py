@@ -1,4 +1,4 @@
-"""Numbers with the digits that mean something."""
+"""Numbers in text: with the digits that are significant, or with a noun."""
 
 import math
 
@@ -62,3 +62,13 @@ def mean_and_error(mean: float, error: float | None) -> str:
 def _decimals(size: float, digits: int) -> int:
     """Decimals that show `digits` significant digits, none where the number is large."""
     return max(0, digits - 1 - math.floor(math.log10(size)))
+
+
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """A number with its noun.
+
+    Example:
+        >>> counted(1, "run"), counted(0, "run"), counted(2, "body", "bodies")
+        ('1 run', '0 runs', '2 bodies')
+    """
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"

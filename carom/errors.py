@@ -13,6 +13,12 @@ class InputError(Exception):
     """
 
 
+class SettingsError(InputError):
+    """Settings that cannot be used. Its message names fields in backquotes: `learning_rate`; the command line
+    shows the options instead: --learning-rate.
+    """
+
+
 def require_choice(name: str, value: object, choices: Any) -> None:
     """Refuse a word that is not among those of a `Literal`; type checkers see it earlier, users may not."""
     words = get_args(choices)

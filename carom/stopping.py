@@ -1,48 +1,53 @@
-"""How the command line ends early: by Ctrl-C, also while it is still loading, or because it was refused."""
+"""How the command line ends: by Ctrl-C, also while it is still loading, or with its output cut off."""
 
 import os
 import signal
 import sys
 import threading
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 
-def stop_quietly_while_loading() -> None:
-    """Where this process is the command line, have Ctrl-C end it with a word instead of a traceback.
+@contextmanager
+def quiet_interruption() -> Iterator[None]:
+    """End the process with one line instead of a traceback where Ctrl-C is pressed inside the block.
 
-    A program that imports Carom keeps its own way.
+    For the loading of modules, when nothing has begun that would need to be cleaned up.
     """
-    unchanged = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if unchanged and threading.current_thread() is threading.main_thread() and _is_command_line():
+    before = signal.getsignal(signal.SIGINT)
+    ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if ours:
         signal.signal(signal.SIGINT, _stop)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, before)
 
 
-def loaded() -> None:
-    """From here on Ctrl-C is an exception again, which commands clean up after."""
-    if signal.getsignal(signal.SIGINT) is _stop:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def end_process(status: int) -> NoReturn:
+    """End the process now; `sys.exit` would wait for programs that are being compiled in threads."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
-def leave(status: int) -> NoReturn:
-    """End with a status; the command line at once, without waiting for programs that are being compiled."""
-    if _is_command_line():
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(status)
-    sys.exit(status)
+def flush_output() -> None:
+    """Write out what was printed, so that a failure shows while it can still be handled."""
+    if sys.stdout is not None:  # a process may be started without
+        sys.stdout.flush()
+
+
+def discard_output() -> None:
+    """Drop what could not be written; the interpreter would try again at exit, and print a traceback."""
+    with suppress(OSError, ValueError):  # a stream without a file needs nothing
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _stop(*_: object) -> None:
     os.write(2, b"carom: stopped.\n")
-    os._exit(130)  # nothing has begun that would have to be cleaned up
-
-
-def _is_command_line() -> bool:
-    if sys.argv[:1] == ["-m"]:  # as it is until the module that was named is found
-        after = sys.orig_argv[sys.orig_argv.index("-m") + 1 :] if "-m" in sys.orig_argv else []
-        return after[:1] == ["carom"]
-    path = Path(sys.argv[0]) if sys.argv else Path()
-    return path.stem == "carom" or path.parts[-2:] == ("carom", "__main__.py")
+    os._exit(130)

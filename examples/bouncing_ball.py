@@ -14,9 +14,7 @@ import carom
 
 truth = carom.systems.BouncingBall(restitution=0.9)
 recording = carom.simulate(truth, steps=300, step_size=0.02, noise=0.1, seed=0)
-fit = carom.estimation.fit_latent(
-    recording, carom.LatentSettings(learned=carom.Learned(restitution="constant"))
-)
+fit = carom.fit(recording, learn=["restitution"])
 for parameter in fit.parameters:
     print(parameter.words)
 

@@ -9,9 +9,7 @@ import carom
 
 truth = carom.systems.NewtonsCradle()
 recording = carom.simulate(truth, steps=400, step_size=0.01, noise=0.01, seed=1)
-fit = carom.estimation.fit_latent(
-    recording, carom.LatentSettings(learned=carom.Learned(restitution="constant", gap=False))
-)
+fit = carom.fit(recording, settings=carom.Settings(learn=("restitution",)))
 for parameter in fit.parameters:
     print(parameter.words)
-print(fit.misfit.messages or "The model explains the recording.")
+print(fit.diagnostics.messages or "The model explains the recording.")

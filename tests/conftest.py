@@ -1,12 +1,5 @@
 """Strictness that holds for every test: no silent change of dtype or rank."""
 
-import os
-
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("MPLBACKEND", "Agg")
-# Most of the time goes into compiling, and there is a process for every core: threads of one only cost more.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
-
 import jax
 import pytest
 from hypothesis import HealthCheck, settings

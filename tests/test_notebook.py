@@ -56,16 +56,14 @@ def test_names_are_not_markup():
 def test_models_and_a_trained_fit(recording):
     model = carom.models.CDLagrangeNetwork.for_recording(recording, hidden=8, key=jax.random.key(0))
     assert "CDLagrangeNetwork" in "".join(parsed(model._repr_html_()).itertext())
-    fit = carom.fit(model, recording, carom.WindowedSettings(epochs=3))
+    fit = carom.fit(model, recording, carom.TrainingSettings(epochs=3))
     page = parsed(fit._repr_html_())
     assert "epochs" in "".join(page.itertext())
     assert len(page.findall(".//polyline")) == 3
 
 
 def test_a_fit_of_latent_states(recording):
-    fit = carom.estimation.fit_latent(
-        recording, carom.LatentSettings(learned=carom.Learned(restitution="constant"))
-    )
+    fit = carom.estimation.fit_recording(recording, carom.Settings(learned=("restitution", "surfaces")))
     text = " ".join(parsed(fit._repr_html_()).itertext())
     assert "restitution" in text
     assert "failed" not in text

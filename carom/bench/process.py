@@ -1,31 +1,39 @@
 """One case in a process of its own: `python -m carom.bench.process CASE [quick]`.
 
-Its last line of output is a JSON object. CPU seconds count from the start of the process, loading included.
+Its last line of output is a JSON object. CPU seconds count from the start of the process, imports included.
 """
 
 import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from carom.bench.cases import FIT_CASES, FORECAST_STEPS, MODEL_CASES, REFERENCE_EPOCHS, SYSTEMS
-from carom.bench.fitting import fit_by_carom, fit_by_paper
-from carom.bench.forecasting import measure_forecasts
-from carom.bench.peer import race
-from carom.bench.training import measure_training
+from carom.bench.cases import FORECAST_STEPS, MODEL_CASES, PUBLISHED_EPOCHS, SETTINGS, SYSTEMS, record
+from carom.data import Recording, simulate
+from carom.estimation import Settings, fit_recording
+from carom.evaluation import paper_rmse
+from carom.models import AbstractModel, CDLagrangeNetwork, forecast
+from carom.storage.compilation_cache import configure
+from carom.training import train
+from carom.types import State
 
 
-def figures_of(name: str, *, quick: bool) -> dict[str, float]:
+def measure(name: str, *, quick: bool) -> dict[str, float]:
     """Do the work of a case."""
-    if name in FIT_CASES:
-        if name == "fit-carom":
-            return fit_by_carom()
-        return fit_by_paper(epochs=20 if quick else REFERENCE_EPOCHS)
-    if name not in MODEL_CASES:
-        return race(accuracy=3e-2 if quick else 1e-3)
-    _use_one_core()
+    if name == "fit-carom":
+        return fit_by_carom()
+    if name == "fit-paper":
+        return fit_by_paper(epochs=20 if quick else PUBLISHED_EPOCHS)
+    if sys.platform == "linux":
+        # One core, so that a second of CPU time is a second of work.
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     case = MODEL_CASES[name]
     model, recording = case.build()
     figures: dict[str, float] = {}
@@ -40,39 +48,106 @@ def figures_of(name: str, *, quick: bool) -> dict[str, float]:
     )
 
 
-def main() -> None:
-    """Measure one case and print what came out."""
-    name, quick = sys.argv[1], sys.argv[2:] == ["quick"]
-    figures = figures_of(name, quick=quick)
-    memory = _peak_memory()
-    if memory is not None:
-        figures["peak_memory_bytes"] = memory
-    device = jax.devices()[0]
-    report = {
-        "figures": figures,
-        "cpu_seconds": time.process_time(),
-        "device": f"{device.platform}: {device.device_kind}",
+def fit_by_carom() -> dict[str, float]:
+    """Fit the ball of the paper's Figure 5 without touch; restitution and floor unknown, the start known."""
+    ball, steps, step_size = SYSTEMS["ball"], 519, 0.02
+    recording = simulate(ball, steps=steps, step_size=step_size, noise=0.2, seed=0)
+    settings = Settings(learn=("restitution", "surfaces"))
+    fit = fit_recording(recording, settings, starts=[ball.start], seed=0)
+    truth = ball.exact(ball.start, np.arange(steps + 1) * step_size)
+    return {"error": paper_rmse(forecast(fit.model, _single(ball.start), steps), truth)}
+
+
+def fit_by_paper(*, epochs: int) -> dict[str, float]:
+    """Train on the same ball as published: touch, restitution and masses given."""
+    ball, recording = SYSTEMS["ball"], record("ball")
+    model = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(0), activation="softplus")
+    fit = train(model, recording, replace(SETTINGS, epochs=epochs))
+    steps = recording.samples - 1
+    truth = ball.scheme(ball.start, steps=steps, step_size=recording.step_size, velocity_grid="sample")
+    error = paper_rmse(forecast(fit.model, _single(ball.start), steps), truth)
+    return {"error": error, "epochs": float(epochs)}
+
+
+def measure_training(
+    model: AbstractModel, recording: Recording, *, epochs: int, repeats: int
+) -> dict[str, float]:
+    """Training steps per second and per CPU-second, the best of several trainings after compilation."""
+    settings = replace(SETTINGS, epochs=epochs)
+    steps = epochs * -(-(recording.samples - settings.horizon) // settings.batch_size)
+    first, seconds, cpu = _first_and_best(lambda: train(model, recording, settings), repeats)
+    return {
+        "training_steps_per_second": steps / seconds,
+        "training_steps_per_cpu_second": steps / cpu,
+        "training_compile_seconds": max(first - seconds, 0.0),
     }
-    print(json.dumps(report), flush=True)
 
 
-def _use_one_core() -> None:
-    """So that a second of CPU time is a second of work."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+def measure_forecasts(
+    model: AbstractModel, start: State, *, steps: int, many: int, repeats: int
+) -> dict[str, float]:
+    """Model steps per second, the best of several forecasts after compilation.
+
+    The many start at fractions of `start` from a half to one, so that no two are the same.
+    """
+    # Weights are in single precision, and so must states be.
+    one = _single(start)
+    scale = jnp.linspace(0.5, 1.0, many)[:, None, None]
+    starts = State(scale * one.position[None], scale * one.velocity[None])
+    batch = eqx.filter_jit(
+        lambda model, starts: jax.vmap(lambda start: forecast(model, start, steps))(starts)
+    )
+    first, seconds, _ = _first_and_best(lambda: forecast(model, one, steps), max(repeats, 5))
+    first_of_many, seconds_of_many, cpu = _first_and_best(lambda: batch(model, starts), repeats)
+    return {
+        "forecast_one_steps_per_second": steps / seconds,
+        "forecast_one_seconds": seconds,
+        "forecast_many_steps_per_second": many * steps / seconds_of_many,
+        "forecast_many_steps_per_cpu_second": many * steps / cpu,
+        "forecast_compile_seconds": max(first - seconds + first_of_many - seconds_of_many, 0.0),
+    }
+
+
+def _first_and_best(run: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Seconds of the first run, the least seconds of the others, and their least CPU-seconds."""
+    # The best, not the mean: machines are shared, and other work only adds time.
+    walls, cpus = [], []
+    for _ in range(repeats + 1):
+        wall, cpu = time.perf_counter(), time.process_time()
+        jax.block_until_ready(run())
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return walls[0], min(walls[1:]), min(cpus[1:])
+
+
+def _single(state: State) -> State:
+    return jax.tree.map(lambda part: jnp.asarray(part, jnp.float32), state)
 
 
 def _peak_memory() -> float | None:
-    """Bytes that the device, or where it does not say the process, held at most."""
+    """Peak memory in bytes of the device, or of the process where the device does not report it."""
     statistics = jax.devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in statistics:
         return float(statistics["peak_bytes_in_use"])
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return None
+    import resource  # not on Windows
+
+    # In bytes on macOS, in kilobytes on Linux.
     unit = 1 if sys.platform == "darwin" else 1024
     return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def main() -> None:
+    """Measure one case and print the figures."""
+    configure()
+    figures = measure(sys.argv[1], quick=sys.argv[2:] == ["quick"])
+    memory = _peak_memory()
+    if memory is not None:
+        figures["peak_memory_bytes"] = memory
+    device = f"{jax.devices()[0].platform}: {jax.devices()[0].device_kind}"
+    report = {"figures": figures, "cpu_seconds": time.process_time(), "device": device}
+    print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs the cases, each in fresh processes with a cache that is empty the first time and warm the second."""
+"""Runs the cases, each in fresh processes with an empty and then a warm cache; compares with a stored run."""
 
 import json
 import os
@@ -8,20 +8,40 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from carom.bench.cases import FIT_CASES, MODEL_CASES, PEER, chosen
-from carom.bench.peer import missing
+from pydantic import TypeAdapter, ValidationError
+
+from carom.bench.cases import FIT_CASES, MODEL_CASES, select_cases
 from carom.errors import InputError
 from carom.storage.fingerprint import source_hash
+from carom.storage.input_file import complaint, require_file
 from carom.version import __version__
 
-KIND, SCHEMA = "carom bench", 1
-LIBRARIES = ("jax", "jaxlib", "torch", "torchdiffeq")
+MAXIMUM_BYTES = 2**22
 
 Document = dict[str, Any]
+
+
+@dataclass
+class _Row:
+    case: str
+    figures: dict[str, float]
+
+
+@dataclass
+class _Stored:
+    """What a comparison reads of a stored run."""
+
+    kind: Literal["carom bench"]
+    schema: Literal[1]
+    quick: bool
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    rows: list[_Row]
 
 
 def run_bench(
@@ -32,29 +52,26 @@ def run_bench(
     Arguments:
         names: of cases.
         quick: do much less work, to see that everything runs; the numbers mean little.
-        progress: called with the share of cases done.
+        progress: called with the fraction of cases done.
     """
-    cases = chosen(tuple(names))
-    rows, skipped, device = [], [], ""
+    cases = select_cases(tuple(names))
+    rows, device = [], ""
     for done, case in enumerate(cases):
-        if case == PEER and missing():
-            reason = f"{' and '.join(missing())} cannot be found; install the extra bench"
-            skipped.append({"case": case, "reason": reason})
-        else:
-            row, device = _measure(case, quick=quick)
-            rows.append(row)
+        row, device = _measure(case, quick=quick)
+        rows.append(row)
         if progress is not None:
             progress((done + 1) / len(cases))
+    options = [*(["--quick"] if quick else []), *(["--only", *names] if names else [])]
+    libraries = {name: version(name) for name in ("jax", "jaxlib")}
     return {
-        "kind": KIND,
-        "schema": SCHEMA,
-        "command": " ".join(["carom bench", *(["--quick"] if quick else []), *_only(names)]),
+        "kind": "carom bench",
+        "schema": 1,
+        "command": " ".join(["carom bench", *options]),
         "quick": quick,
         "machine": {"processor": _processor(), "cores": os.cpu_count(), "device": device},
-        "versions": {"carom": __version__, "python": platform.python_version(), **_versions()},
+        "versions": {"carom": __version__, "python": platform.python_version(), **libraries},
         "source": source_hash(),
         "rows": rows,
-        "skipped": skipped,
     }
 
 
@@ -63,8 +80,8 @@ def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
     with tempfile.TemporaryDirectory(prefix="carom-bench-") as cache:
         cold, cold_seconds = _process(case, quick=quick, cache=cache)
         warm, warm_seconds = _process(case, quick=quick, cache=cache)
-    figures, colder = dict(warm["figures"]), cold["figures"]
-    for name, value in colder.items():
+    figures = dict(warm["figures"])
+    for name, value in cold["figures"].items():
         if name.endswith("compile_seconds"):
             figures[f"cold_{name}"] = value
             figures[f"warm_{name}"] = figures.pop(name)
@@ -77,14 +94,15 @@ def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
             "wall_seconds": warm_seconds,
             "cpu_seconds": warm["cpu_seconds"],
         }
-    title = MODEL_CASES[case].title if case in MODEL_CASES else FIT_CASES.get(case, "ball, torchdiffeq")
-    row: dict[str, Any] = {"case": case, "title": title, "figures": figures}
-    reference = MODEL_CASES[case].reference if case in MODEL_CASES else None
+        return {"case": case, "title": FIT_CASES[case], "figures": figures}, warm["device"]
+    row = {"case": case, "title": MODEL_CASES[case].title, "figures": figures}
+    reference = MODEL_CASES[case].reference
     return row | ({"reference": list(reference)} if reference else {}), warm["device"]
 
 
 def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], float]:
-    """What a fresh process reports of a case, and the seconds from its start to its end."""
+    """The report of a fresh process on a case, and the seconds from its start to its end."""
+    # A new process, because JAX keeps compiled programs in memory.
     command = [sys.executable, "-m", "carom.bench.process", case, *(["quick"] if quick else [])]
     started = time.perf_counter()
     done = subprocess.run(
@@ -97,21 +115,58 @@ def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], flo
     return json.loads(done.stdout.splitlines()[-1]), seconds
 
 
-def _only(names: Sequence[str]) -> list[str]:
-    return ["--only", *names] if names else []
+def read_bench(path: Path) -> Document:
+    """Read a file that `carom bench --out` wrote; anything else is an `InputError`."""
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="stored run of carom bench")
+    try:
+        content = path.read_bytes()
+        TypeAdapter(_Stored).validate_json(content)
+        return json.loads(content)  # with what comparisons do not read
+    except (OSError, ValidationError):
+        problem = "this is not what `carom bench` writes, or of another version"
+        raise complaint(path, f"{problem}; make one with `carom bench --out`") from None
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except ImportError:  # not installed
-            continue
-    return found
+def compare(document: Document, stored: Document) -> dict[str, Any]:
+    """Ratios by case and figure, greater than 1 where `document` is better, and differences in words.
+
+    Example:
+        >>> row = {"case": "a", "figures": {"steps_per_second": 6.0, "error": 0.1}}
+        >>> older = {"case": "a", "figures": {"steps_per_second": 3.0, "error": 0.3}}
+        >>> base = {"machine": {}, "versions": {}, "quick": False}
+        >>> compare({**base, "rows": [row]}, {**base, "rows": [older]})["ratios"]["a"]["steps_per_second"]
+        2.0
+    """
+    earlier = {row["case"]: row["figures"] for row in stored["rows"]}
+    ratios: dict[str, dict[str, float]] = {}
+    for row in document["rows"]:
+        before = earlier.get(row["case"], {})
+        for name, value in row["figures"].items():
+            ratio = _improvement(name, value, before.get(name, 0.0))
+            if ratio is not None:
+                ratios.setdefault(row["case"], {})[name] = ratio
+    differences = []
+    for part in ("machine", "versions"):
+        for name in sorted({*document[part], *stored[part]}):
+            now, then = document[part].get(name), stored[part].get(name)
+            if now != then:
+                differences.append(f"{name}: {then or 'none'} then, {now or 'none'} now")
+    if document["quick"] != stored["quick"]:
+        differences.append("one of the two was made with --quick")
+    return {"ratios": ratios, "differences": differences}
+
+
+def _improvement(name: str, value: float, before: float) -> float | None:
+    """How many times better a figure is; None where it is not measured or neither a rate nor a cost."""
+    if value <= 0 or before <= 0:
+        return None
+    if name.endswith(("per_second", "per_cpu_second")):
+        return value / before
+    return before / value if name.endswith(("seconds", "bytes", "error")) else None
 
 
 def _processor() -> str:
+    # On Linux `platform.processor()` gives the architecture only, or nothing.
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text().splitlines():

@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 
-import tyro
-
-from carom import __version__
-from carom.cli.output import discard_output, flush_output
-from carom.errors import InputError
-from carom.stopping import leave, loaded
+from carom.cli.arguments import as_options
+from carom.errors import InputError, SettingsError
+from carom.stopping import discard_output, end_process, flush_output, quiet_interruption
+from carom.version import __version__
 
 COMMANDS = (
     "simulate",
@@ -26,22 +25,27 @@ COMMANDS = (
 )
 """Each is the function of this name in the module of this name."""
 RESUMED = ("fit", "compare", "sweep", "reproduce")
-"""Those that keep what is done when they are stopped."""
+"""Those that continue where they were stopped."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command named in `arguments`, by default those of the process.
+    """Run the command named in `arguments`, by default those of the process, which it then ends.
 
     Bad input is one sentence on standard error and exit status 2; an interruption is status 130.
     """
+    own_process = arguments is None
+    leave = end_process if own_process else sys.exit
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            _run(arguments)
+            with quiet_interruption() if own_process else nullcontext():
+                command = _load(arguments)
+            command()
         finally:
             flush_output()
     except InputError as error:
-        print(f"carom: {error}", file=sys.stderr)
+        message = as_options(str(error)) if isinstance(error, SettingsError) else str(error)
+        print(f"carom: {message}", file=sys.stderr)
         leave(2)
     except KeyboardInterrupt:
         continues = " The same command continues." if arguments and arguments[0] in RESUMED else ""
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         discard_output()
         sys.exit(0)
     except OSError as error:
-        # What concerns a file names it; streams have no name.
+        # Errors of files have a name; errors of streams have none.
         discard_output()
         place = "The output" if error.filename is None else f"{error.filename}: the file"
         reason = error.strerror or error
@@ -60,24 +64,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
 
 
-def _run(arguments: Sequence[str]) -> None:
+def _load(arguments: Sequence[str]) -> Callable[[], object]:
+    """Import what the arguments need; the result runs the command."""
     if list(arguments) == ["--version"]:
-        print(f"carom {__version__}")
-        return
+        return lambda: print(f"carom {__version__}")
+    # Imported here: before Ctrl-C is handled, nothing slow may be loaded.
+    import tyro
+
+    from carom.compilation import full_precision
+    from carom.storage.compilation_cache import configure
+
     named = bool(arguments) and arguments[0] in COMMANDS
     commands = {name: _command(name) for name in (arguments[:1] if named else COMMANDS)}
-    loaded()
-    if named:  # nothing was loaded for the others
-        ((name, command),) = commands.items()
-        tyro.cli(command, prog=f"carom {name}", args=arguments[1:])
-        return
-    tyro.extras.subcommand_cli_from_dict(
-        commands,
-        prog="carom",
-        description="Learn how things move and collide from recordings, and forecast them. "
-        "carom --version prints the version.",
-        args=arguments,
-    )
+
+    @full_precision()
+    def run() -> None:
+        configure()
+        if named:  # nothing was loaded for the others
+            ((name, command),) = commands.items()
+            tyro.cli(command, prog=f"carom {name}", args=arguments[1:])
+            return
+        tyro.extras.subcommand_cli_from_dict(
+            commands,
+            prog="carom",
+            description="Learn how things move and collide from recordings, and forecast them. "
+            "carom --version prints the version.",
+            args=arguments,
+        )
+
+    return run
 
 
 def _command(name: str) -> Callable[..., None]:

@@ -1,11 +1,13 @@
 """Checks of what users type, before any work begins."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
 import jax.numpy as jnp
 
 from carom.errors import InputError
+from carom.storage.input_file import complaint, shown
 from carom.types import State
 
 MAXIMUM_STEPS = 10_000_000
@@ -13,24 +15,33 @@ _MAXIMUM_NUMBER = 1e38
 """States are in single precision, whose numbers end at 3.4e38."""
 
 
+def as_options(message: str) -> str:
+    """A message that names fields in backquotes, with the options of the command line in their place.
+
+    Example:
+        >>> as_options("`learning_rate` must be positive, but it is 0.")
+        '--learning-rate must be positive, but it is 0.'
+    """
+    return re.sub(r"`([a-z0-9_.]+)`", lambda field: "--" + field[1].replace("_", "-"), message)
+
+
 def require_output(path: Path, *, overwrite: bool) -> None:
-    """Refuse a folder, and a file that is there already unless it is meant to be replaced."""
-    with suppress(OSError):  # a name that the system does not take is told of by what writes the file
+    """Refuse a directory, and an existing file unless it is to be replaced."""
+    with suppress(OSError):  # an impossible name is reported by whatever writes the file
         if path.is_dir():
-            raise InputError(f"{path}: this is a folder; name a file in it.")
+            raise complaint(path, "this is a folder; name a file in it")
         if path.is_file() and not overwrite:
-            raise InputError(f"{path}: this file exists; choose another name or pass --overwrite.")
+            raise complaint(path, "this file exists; choose another name or pass --overwrite")
 
 
 def parse_numbers(text: str, *, option: str, count: int | None = None) -> tuple[float, ...]:
-    """Numbers separated by commas; `count` is how many are hoped for, where that is known."""
+    """Numbers separated by commas; `count` is how many there should be, where that is known."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         wanted = "them" if count is None else str(count)
-        raise InputError(
-            f"{option}: “{text}” is not a list of numbers; separate {wanted} by commas."
-        ) from None
+        problem = f"“{shown(text)}” is not a list of numbers; separate {wanted} by commas"
+        raise InputError(f"{option}: {problem}.") from None
 
 
 def parse_state(text: str, *, bodies: int, dimension: int, option: str) -> State:

@@ -1,4 +1,4 @@
-"""`carom bench`: how fast it is, here."""
+"""`carom bench`: how fast Carom is on this machine."""
 
 import json as json_format
 from pathlib import Path
@@ -6,16 +6,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from carom.bench import compare, read_bench, run_bench
-from carom.bench.cases import chosen
-from carom.bench.tables import (
-    FIT_HEADER,
-    MODEL_HEADER,
-    PEER_HEADER,
-    fit_rows,
-    model_rows,
-    peer_rows,
-)
+from carom.bench.cases import select_cases
+from carom.bench.run import compare, read_bench, run_bench
+from carom.bench.tables import fit_table, model_table
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_seed
@@ -37,8 +30,7 @@ def bench(
     Example: carom bench --only ball fit-carom --out speed.json
 
     Every case runs in fresh processes, first with an empty cache of compiled programs and then with a warm
-    one. All of it takes about ten minutes. With the extra bench installed, torchdiffeq learns the same
-    bouncing ball in the same process.
+    one. All of it takes about ten minutes.
 
     Args:
         out: The numbers as JSON.
@@ -50,12 +42,12 @@ def bench(
         json: Print one JSON object instead of tables.
     """
     require_seed(seed)
-    chosen(only)
+    select_cases(only)
     stored = None if against is None else read_bench(against)
     if out is not None:
         require_output(out, overwrite=overwrite)
-    with progress("measuring") as tell:
-        document = run_bench(only, quick=quick, progress=tell)
+    with progress("measuring") as report:
+        document = run_bench(only, quick=quick, progress=report)
     if stored is not None:
         document["against"] = {"file": str(against), **compare(document, stored)}
     if out is not None:
@@ -70,20 +62,12 @@ def bench(
 
 
 def _print_tables(document: dict[str, Any]) -> None:
-    tables = (
-        (
-            "Models: training by the paper's recipe and forecasts",
-            MODEL_HEADER,
-            model_rows(document),
-        ),
-        ("Fits of the ball from the start of a process, cache warm", FIT_HEADER, fit_rows(document)),
-        ("Gravity and restitution from one trajectory", PEER_HEADER, peer_rows(document)),
-    )
-    for title, header, rows in tables:
-        if rows:
-            print_table(title, header, rows)
-    for part in document["skipped"]:
-        print(f"Skipped {part['case']}: {part['reason']}.")
+    for title, table in (
+        ("Models: training by the paper's recipe and forecasts", model_table(document)),
+        ("Fits of the ball from the start of a process, cache warm", fit_table(document)),
+    ):
+        if table.rows:
+            print_table(title, table.header, table.rows)
     if "against" in document:
         against = document["against"]
         rows = [

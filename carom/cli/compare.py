@@ -1,24 +1,30 @@
 """`carom compare`: every model on one recording."""
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import tyro
 
 from carom.cli.arguments import require_output
-from carom.cli.fit import PaperSettings
 from carom.cli.output import print_json, print_table, progress
-from carom.data.io.described import read_described
+from carom.data import read_described
 from carom.data.io.tables import MAXIMUM_BYTES
 from carom.errors import require_range, require_seed
-from carom.estimation import LatentSettings
-from carom.evaluation.compare import CAROM, PAPER_MODELS, Ranked, rank_models, write_ranking
-from carom.execution.tasks import unfinished
-from carom.fits.options import learned_from
+from carom.estimation import Settings
+from carom.evaluation.compare import rank_models, ranking_table, write_ranking
+from carom.execution.tasks import checkpoint_directory
+from carom.fits.options import names_to_learn
 from carom.storage.input_file import require_file
+from carom.training import TrainingSettings
+
+
+@dataclass(frozen=True)
+class TrainingArguments(TrainingSettings):
+    """The paper's training on the command line, where `--touch` is the recipe carom's."""
+
+    touch: tyro.conf.Suppress[Literal["observed", "none"]] = "observed"  # pyright: ignore
 
 
 def compare(
@@ -30,7 +36,7 @@ def compare(
     hold_out: float = 0.2,
     touch: Literal["observed", "inferred", "imperfect"] = "inferred",
     hidden: int = 500,
-    settings: Annotated[PaperSettings, tyro.conf.OmitArgPrefixes] = PaperSettings(),  # noqa: B008
+    settings: Annotated[TrainingArguments, tyro.conf.OmitArgPrefixes] = TrainingArguments(),  # noqa: B008
     overwrite: bool = False,
     seed: int = 0,
     json: bool = False,
@@ -39,21 +45,21 @@ def compare(
 
     Example: carom compare ball.csv --hold-out 0.2
 
-    The recipe carom, and by the paper's recipe CD-Lagrange, the variational integrator network and both
-    residual networks. A model that cannot be fitted to these data is listed with the reason. The same command
-    continues a killed one.
+    The models are that of the recipe carom and, trained by the paper's recipe, CD-Lagrange, the variational
+    integrator network and both residual networks. A model that cannot be fitted to these data is listed with
+    the reason. The same command continues a killed one.
 
     Args:
-        recording: What was measured: .csv, .parquet or .npz.
-        out: The numbers as JSON, by default beside the recording with .compare.json at the end.
+        recording: The recording: .csv, .parquet or .npz.
+        out: File for the numbers as JSON, by default beside the recording with .compare.json at the end.
         system: The system file, by default the .toml beside the recording.
-        hold_out: The share that no model sees: whole runs where there are five or more, the end of each
-            run otherwise.
-        touch: What the touch columns mean to the recipe carom; the paper's takes them as perfect.
+        hold_out: The share that no model is fitted to: whole runs where there are five or more, the end of
+            each run otherwise.
+        touch: How the recipe carom uses the touch columns; the paper's takes them as perfect.
         hidden: Units in the hidden layer of the paper's models.
         settings: The hyperparameters of the recipe paper.
         overwrite: Replace the JSON file if it exists.
-        seed: Seed of the start weights and of the order of minibatches.
+        seed: Seed of the initial weights and of the order of minibatches.
         json: Print one JSON object instead of a table.
     """
     require_seed(seed)
@@ -62,42 +68,29 @@ def compare(
     out = out or recording.with_suffix(".compare.json")
     require_output(out, overwrite=overwrite)
     data, description = read_described(recording, system)
-    latent = LatentSettings(touch=touch, learned=learned_from(description.learn, None))
-    windowed = replace(settings, touch="observed" if data.has_touch else "none")
-    names = [CAROM, *PAPER_MODELS]
-    with progress("fitting") as tell:
+    ours = Settings(touch=touch, learn=names_to_learn(description.learn, None))
+    paper = replace(settings, touch="observed" if data.has_touch else "none")
+    with progress("fitting") as report:
         split, ranked = rank_models(
             data,
             share=hold_out,
-            latent=latent,
-            windowed=windowed,
+            ours=ours,
+            paper=paper,
             learn=description.learn,
             hidden=hidden,
             seed=seed,
-            progress=lambda name: tell(names.index(name) / len(names)),
-            checkpoints=unfinished(out),
+            progress=report,
+            checkpoints=checkpoint_directory(out),
         )
-    stated = {"carom": asdict(latent), "paper": asdict(windowed), "hidden": hidden, "seed": seed}
+    stated = {"carom": asdict(ours), "paper": asdict(paper), "hidden": hidden, "seed": seed}
     write_ranking(split, ranked, out, recording=data, settings=stated | {"hold_out": hold_out})
-    shutil.rmtree(unfinished(out), ignore_errors=True)
+    shutil.rmtree(checkpoint_directory(out), ignore_errors=True)
     if json:
         print_json({"out": str(out), "errors": {row.model: row.error for row in ranked}})
         return
-    samples = sum(len(part.future) for part in split.held_out)
-    print_table(
-        f"{recording}: forecasts of {samples} samples held out in {len(split.held_out)} run(s)",
-        ("model", "error of a position", "median over runs", "seconds"),
-        [_line(row) for row in ranked],
-    )
+    table = ranking_table(ranked, split)
+    print_table(f"{recording}: {table.caption}", table.header, table.rows)
     for row in ranked:
         if row.reason:
             print(f"{row.model}: {row.reason}")
     print(f"Every number is in {out}.")
-
-
-def _line(row: Ranked) -> tuple[object, ...]:
-    if row.error is None:
-        return row.model, "not fitted", "", ""
-    middle = float(np.median(row.errors))
-    shown = ["diverged" if np.isinf(value) else value for value in (row.error, middle)]
-    return row.model, *shown, "" if row.seconds is None else f"{row.seconds:.1f}"

@@ -1,12 +1,11 @@
-"""What commands print: tables for people, one JSON object for machines, progress on standard error."""
+"""What commands print: tables, one JSON object with --json, and progress on standard error."""
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -22,7 +21,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     console = Console()
-    with console.capture() as rendered:  # rich would end the process itself where the reader has gone
+    with console.capture() as rendered:  # rich would end the process itself on a closed pipe
         console.print(table)
     print(rendered.get(), end="")
 
@@ -32,23 +31,9 @@ def print_json(values: Mapping[str, Any]) -> None:
     print(json.dumps(_finite(values), allow_nan=False))
 
 
-def flush_output() -> None:
-    """Write out what was printed, so that a failure shows while it can still be handled."""
-    if sys.stdout is not None:  # a process may be started without
-        sys.stdout.flush()
-
-
-def discard_output() -> None:
-    """Drop what could not be written; the interpreter would try again, and complain, when it ends."""
-    with suppress(OSError, ValueError):  # a stream without a file needs nothing
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[float], None]]:
-    """A callback that takes the share of work done: a bar on a terminal, a line per fifth elsewhere."""
+    """A callback for the share of work done: a bar on a terminal, a line per fifth elsewhere."""
     if not sys.stderr.isatty():
         yield _plain_progress(label)
         return
@@ -67,16 +52,16 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
 
 def _plain_progress(label: str) -> Callable[[float], None]:
     started = time.monotonic()
-    told = 0
+    printed = 0
 
-    def tell(share: float) -> None:
-        nonlocal told
+    def update(share: float) -> None:
+        nonlocal printed
         fifth = int(5 * share)
-        if fifth > told:
-            told = fifth
+        if fifth > printed:
+            printed = fifth
             print(f"{label}: {100 * share:.0f} % after {time.monotonic() - started:.0f} s", file=sys.stderr)
 
-    return tell
+    return update
 
 
 def _finite(value: Any) -> Any:

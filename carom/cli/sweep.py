@@ -1,8 +1,5 @@
 """`carom sweep`: many fits, here or on a cluster."""
 
-import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +7,12 @@ import tyro
 
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError, require_range, require_seed
-from carom.sweeps.cluster import working_together
-from carom.sweeps.cluster_options import MOST_WORKERS
-from carom.sweeps.crew import working_alone
-from carom.sweeps.run import Outcome, swept
+from carom.execution.cluster import MAXIMUM_WORKERS, DaskExecutor
+from carom.execution.executor import available_cores
+from carom.execution.local import LocalExecutor
+from carom.sweeps.results import TABLE, SweepResult
+from carom.sweeps.run import run_sweep
 from carom.sweeps.sweep_file import read_sweep_file
-from carom.sweeps.table import TABLE, columns, write_tables
 
 SHOWN = 10
 
@@ -31,79 +28,69 @@ def sweep(
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Make many fits, a grid or a study by Optuna, on a cluster, and write their table.
+    """Make many fits, a grid or a study by Optuna, side by side, and write their table.
 
-    Example: carom sweep sweep.toml --out runs/sweep
+    Example: carom sweep sweep.toml --out fits/sweep
 
-    The sweep file says which recordings are fitted, which options of `carom fit` are fixed and which vary,
-    from which seeds, and where: by workers on this machine, of an existing scheduler of dask.distributed, or
-    by SLURM. Fits are scored by their forecasts of what was held out.
+    The sweep file states which recordings are fitted, which options of `carom fit` are fixed and which vary,
+    the seeds, and where the fits are made: by processes on this machine, by the workers of a scheduler of
+    dask.distributed, or by SLURM. Fits are scored by their forecasts of held-out data.
 
-    What is done is kept as it goes: a worker that is lost costs the round that it was at, and the same
-    command continues a killed one. The table does not depend on who made which fit, nor on which ended first.
+    Finished fits are stored: a worker that is lost is replaced and costs only the iteration it was at, and
+    the same command continues after it was killed. The table does not depend on which worker made which fit,
+    nor on which fit ended first.
 
     Args:
         file: The sweep file: .toml.
-        out: The folder of the sweep: table.csv, results.json, and a run folder for every fit. Where workers
-            are on other machines, these must see it too.
-        serial: Make the fits one by one, without a cluster.
-        workers: Worker processes, instead of those that the sweep file asks for.
-        again: Make those fits again that failed; those whose forecast left all bounds are scored again.
+        out: The directory of the sweep: table.csv, results.json, and a fit directory for every fit. Workers
+            on other machines must see it too.
+        serial: Make the fits one after the other on this machine.
+        workers: Worker processes, instead of the number in the sweep file.
+        again: Repeat fits that failed; those whose forecast diverged are scored again.
         seed: Added to the seeds of the sweep file, those of fits and that of a study's sampler.
         json: Print one JSON object instead of a table.
     """
     require_seed(seed)
-    told = read_sweep_file(file).reseeded(seed)
+    content = read_sweep_file(file).reseeded(seed)
+    cluster = content.cluster
     if workers is not None:
-        require_range("--workers", workers, 1, MOST_WORKERS)
-        if serial or told.cluster.scheduler is not None:
-            why = "--serial has one" if serial else "the scheduler that the sweep file names has its own"
-            raise InputError(f"--workers: {why}; leave this out.")
-    cluster = replace(told.cluster, workers=workers or told.cluster.workers)
-    out = out.resolve()
-    with progress("sweep") as tell:
-        hire = working_alone if serial else lambda: working_together(cluster)
-        with swept(told, out, hire, again=again, tell=_counted(tell)) as outcome:
-            write_tables(outcome, out)
-    _show(outcome, out, file, json=json)
+        require_range("--workers", workers, 1, MAXIMUM_WORKERS)
+        if serial or cluster.scheduler is not None:
+            reason = "--serial has one worker" if serial else "the scheduler in the sweep file has its own"
+            raise InputError(f"--workers: {reason}; leave this out.")
+        cluster = cluster.model_copy(update={"workers": workers})
+    if serial or (cluster.scheduler is None and cluster.slurm is None):
+        executor = LocalExecutor(1 if serial else cluster.workers or available_cores(), single_threaded=True)
+    else:
+        executor = DaskExecutor(cluster)
+    with executor, progress("sweep") as report:
+        result = run_sweep(content, out.resolve(), executor, again=again, progress=report)
+    _show(result, out.resolve(), file, json=json)
 
 
-def _counted(tell: Callable[[float], None]) -> Callable[[int, int], None]:
-    """Progress in fits; how many were there already is said once."""
-    begun = False
-
-    def told(done: int, total: int) -> None:
-        nonlocal begun
-        if not begun and done:
-            print(f"sweep: {done} of {total} fits are there already", file=sys.stderr)
-        begun = True
-        tell(done / total)
-
-    return told
-
-
-def _show(outcome: Outcome, out: Path, file: Path, *, json: bool) -> None:
-    best = outcome.best
+def _show(result: SweepResult, out: Path, file: Path, *, json: bool) -> None:
+    best, trial, count = result.best, result.best_trial, len(result.lines)
     if json:
-        first = None if not best else {"run": best[0].row["run"], "error": best[0].row["error"]}
-        fits = len(outcome.lines)
-        counts = {"fits": fits, "made": outcome.made, "without_score": fits - len(best)}
-        trial = outcome.best_trial
-        found = {"best": first, "best_trial": None if trial is None else vars(trial)}
-        print_json({"out": str(out), "table": str(out / TABLE), **counts, **found})
+        found = {
+            "fits": count,
+            "made": result.made,
+            "without_score": count - len(best),
+            "best": {"run": best[0].row["run"], "error": best[0].row["error"]} if best else None,
+            "best_trial": None if trial is None else vars(trial),
+        }
+        print_json({"out": str(out), "table": str(out / TABLE), **found})
         return
     if best:
-        names = list(dict.fromkeys(name for line in best for name in columns(line)))
+        names = list(dict.fromkeys(name for line in best for name in line.varied))
         print_table(
-            f"{file}: {len(outcome.lines)} fits, the best by what was held out",
+            f"{file}: {count} fits, {count - result.made} of them stored before; least held-out errors",
             (*names, "error"),
-            [(*(columns(line).get(name, "") for name in names), line.row["error"]) for line in best[:SHOWN]],
+            [(*(line.varied.get(name, "") for name in names), line.row["error"]) for line in best[:SHOWN]],
         )
-    if outcome.failed:
-        print(f"{outcome.failed} of {len(outcome.lines)} fits failed; the table says why.")
-    trial = outcome.best_trial
+    if result.failed:
+        print(f"{result.failed} of {count} fits failed; the table states the reasons.")
     if trial is not None:
-        chosen = ", ".join(f"{name} {value}" for name, value in trial.varied.items())
-        print(f"The best trial, by the mean of its fits, is {trial.number}: {chosen}.")
+        values = ", ".join(f"{name} {value}" for name, value in trial.varied.items())
+        print(f"The best trial, by the mean error of its fits, is {trial.number}: {values}.")
     look = f" Look at the best with: carom report {out / best[0].row['run']}" if best else ""
     print(f"Written to {out / TABLE}.{look}")

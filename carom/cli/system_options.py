@@ -1,34 +1,53 @@
-"""Systems from what users type."""
+"""Systems and start states from what users type."""
 
-from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
 
-from carom.cli.arguments import parse_numbers
+import numpy as np
+
+from carom.cli.arguments import parse_numbers, parse_state
 from carom.errors import InputError, require_range
 from carom.systems import SYSTEMS, AbstractBoxedBalls, AbstractSystem, fitting_radius
+from carom.types import State
 
 MAXIMUM_BALLS = 64
 """System files list every pair of balls, and are to be read by people too."""
+MAXIMUM_RUNS = 100_000
+_BOX_OPTIONS = ("balls", "dimension", "size", "radius", "masses")
 
 
-class Options(NamedTuple):
-    """Parameters of systems by the names of their options; None where the system's own is to stay."""
+@dataclass(frozen=True)
+class SystemOptions:
+    """Parameters of systems by the names of their options; None leaves the system's own.
 
-    gravity: float | None
-    restitution: float | None
-    friction: float | None
-    damping: float | None
-    balls: int | None
-    dimension: int | None
-    size: str | None
-    radius: float | None
-    masses: str | None
+    Args:
+        gravity: Acceleration of gravity, 9.81 by default.
+        restitution: Fraction of the speed that a bounce keeps, 1 by default.
+        friction: Coulomb's coefficient of billiards, box and stairs, 0 by default.
+        damping: Damping of the pendulum, 0 by default.
+        balls: Number of balls: of the cradle (2 by default), of billiards (5) or in the box (3).
+        dimension: Of billiards or box: 1, 2 or 3; 2 by default.
+        size: Lengths of the box along its axes, separated by commas; the last one is its height.
+        radius: Of every ball of billiards or box; by default 0.1 or what leaves them room.
+        masses: Of the balls of billiards or box, separated by commas; all 1 by default.
+    """
+
+    gravity: float | None = None
+    restitution: float | None = None
+    friction: float | None = None
+    damping: float | None = None
+    balls: int | None = None
+    dimension: int | None = None
+    size: str | None = None
+    radius: float | None = None
+    masses: str | None = None
 
 
-def build_system(name: str, options: Options) -> AbstractSystem:
-    """A system with the parameters that were given, each checked for that system."""
+def build_system(name: str, options: SystemOptions) -> AbstractSystem:
+    """A system with the given parameters, each checked for that system."""
     system = cast(Any, SYSTEMS[name])()
-    given = {key: value for key, value in options._asdict().items() if value is not None}
+    given = {key: value for key, value in asdict(options).items() if value is not None}
     if options.balls is not None:
         require_range("--balls", options.balls, 1, MAXIMUM_BALLS)
     if isinstance(system, AbstractBoxedBalls):
@@ -45,11 +64,32 @@ def build_system(name: str, options: Options) -> AbstractSystem:
     return system
 
 
-_BOX_OPTIONS = ("balls", "dimension", "size", "radius", "masses")
+def start_states(
+    system: AbstractSystem, start: Sequence[str], *, runs: int | None, speed: float | None, seed: int
+) -> list[State] | None:
+    """The start states that were typed, else random ones of balls in a box; None for the system's own."""
+    if start or not isinstance(system, AbstractBoxedBalls):
+        if runs is not None or speed is not None:
+            problem = "--runs and --speed are for random starts of billiards and box, without --start."
+            raise InputError(problem)
+        return [_start_state(text, system) for text in start] or None
+    runs, speed = 1 if runs is None else runs, 1.0 if speed is None else speed
+    require_range("--runs", runs, 1, MAXIMUM_RUNS)
+    if not 0 <= speed <= 1e6:
+        raise InputError(f"--speed must lie between 0 and a million, but it is {speed}.")
+    return [system.random_start(seed=seed + run, speed=speed) for run in range(runs)]
 
 
-def _box(default: AbstractBoxedBalls, options: Options) -> dict[str, tuple[float, ...]]:
-    """Size, radii and masses of equal balls in a box, or of balls with masses of their own."""
+def _start_state(text: str, system: AbstractSystem) -> State:
+    geometry = system.geometry
+    state = parse_state(text, bodies=geometry.bodies, dimension=geometry.dimension, option="--start")
+    if (np.asarray(geometry.gap(state.position)) < 0).any():
+        raise InputError(f"--start {text}: bodies overlap there, or lie inside a wall; move them apart.")
+    return state
+
+
+def _box(default: AbstractBoxedBalls, options: SystemOptions) -> dict[str, tuple[float, ...]]:
+    """Size, radii and masses of equal balls in a box, or of balls with different masses."""
     masses = () if options.masses is None else parse_numbers(options.masses, option="--masses")
     if masses and options.balls not in (None, len(masses)):
         raise InputError(f"--masses: {len(masses)} masses were given for {options.balls} balls.")

@@ -1,12 +1,12 @@
-"""Recordings: container, simulation, noise, windows, files."""
+"""Recordings: container, simulation, noise, held-out parts, files."""
 
-from carom.data.io import (
-    Columns,
+from carom.data.io.columns import Columns
+from carom.data.io.recording_file import read_recording, write_recording
+from carom.data.io.system_file import (
     Learn,
     SystemFile,
-    read_recording,
+    read_described,
     read_system_file,
-    write_recording,
     write_system_file,
 )
 from carom.data.noise import add_noise, disturb_touch
@@ -26,6 +26,7 @@ __all__ = [
     "add_noise",
     "disturb_touch",
     "hold_out",
+    "read_described",
     "read_recording",
     "read_system_file",
     "simulate",

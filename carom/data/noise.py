@@ -28,19 +28,19 @@ def add_noise(recording: Recording, standard_deviation: float, *, seed: int) -> 
 
 
 def disturb_touch(recording: Recording, *, missed: float, false: float, shift: int, seed: int) -> Recording:
-    """What an imperfect touch sensor would have read.
+    """Replace touch by the readings of an imperfect sensor.
 
     Arguments:
-        missed: share of touches that it does not report.
-        false: share of other samples at which it reports one.
-        shift: every report comes up to this many samples early or late, each equally likely.
-        seed: of the disturbance.
+        missed: probability that a touch is not reported.
+        false: probability of a report at any other sample.
+        shift: a report is early or late by up to this many samples, uniformly distributed.
+        seed: seed of the random numbers.
     """
     generator = np.random.default_rng(seed)
 
     def disturb(run: Run) -> Run:
         if run.touch is None:
-            raise InputError("A recording without touch readings has none to disturb.")
+            raise InputError("This recording has no touch readings to disturb.")
         reading = generator.random(run.touch.shape) < false
         for sample, body in np.argwhere(run.touch):
             if generator.random() >= missed:

@@ -14,18 +14,18 @@ from carom.notebook import curves, table
 from carom.types import State, Trajectory
 
 Channel = Literal["position", "velocity"]
-"""What may miss values. A touch reading that is missing is one that the sensor missed: false."""
+"""What may have missing values. A missing touch reading counts as no touch."""
 
 LARGEST = 1e18
-"""The largest number that can be fitted."""
+"""The largest number that can be fitted: models compute squares in single precision, up to 3.4e38."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One uninterrupted stretch of samples, as float64 NumPy arrays; NaN where a value is missing.
+    """Samples of one uninterrupted motion, as float64 NumPy arrays; NaN where a value is missing.
 
-    Times rise; steps may vary. `touch[n, k]` tells whether body k received a contact impulse in
-    (t_{n-1}, t_n]. The label is what a file calls the run.
+    Times increase; steps may vary. `touch[n, k]` is true if body k received a contact impulse in
+    (t_{n-1}, t_n]. The label is the name of the run in a file.
     """
 
     time: Float[np.ndarray, "samples"]
@@ -38,7 +38,7 @@ class Run:
         return len(self.time)
 
     def part(self, kept: slice | Bool[np.ndarray, "samples"]) -> "Run":
-        """Some of the samples, one after another; times stay as they are."""
+        """A selection of the samples; times are not shifted."""
         return replace(
             self,
             time=self.time[kept],
@@ -75,7 +75,7 @@ class Recording:
         if len(shapes) > 1:
             raise InputError("All runs of a recording must have the same bodies, dimension and channels.")
         if any(np.isnan(run.position).all(axis=0).any() for run in self.runs):
-            raise InputError("A run has no position at all of some coordinate; leave the run out.")
+            raise InputError("A run has no value at all of some coordinate; leave the run out.")
         if not (np.isfinite(self.step_size) and self.step_size > 0):
             raise InputError(f"The step size must be positive, but it is {self.step_size}.")
         if self.scene is not None and self.runs[0].position.shape[1:] != (
@@ -103,7 +103,7 @@ class Recording:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What a file calls the runs; their numbers from 0 where it does not tell all of them apart."""
+        """The names of the runs in a file; their numbers from 0 unless every run has a name of its own."""
         known = [run.label for run in self.runs if run.label is not None]
         if len(set(known)) == len(self.runs):
             return tuple(known)
@@ -144,12 +144,14 @@ class Recording:
 
     @property
     def start(self) -> State:
-        """The first state of the first run, a place to forecast from."""
+        """The first state of the first run, to forecast from."""
         run = self.runs[0]
         if run.velocity is None:
             raise InputError("This recording has no velocities, so it has no start state.")
         if not (np.isfinite(run.position[0]).all() and np.isfinite(run.velocity[0]).all()):
-            raise InputError("The first sample of this recording misses a value, so it is no start state.")
+            raise InputError(
+                "The first sample of this recording has a missing value, so it is no start state."
+            )
         return State(jnp.asarray(run.position[0]), jnp.asarray(run.velocity[0]))
 
     def with_scene(self, scene: Scene) -> "Recording":
@@ -158,7 +160,7 @@ class Recording:
 
 
 def require_moderate(recording: Recording) -> None:
-    """Refuse numbers whose squares leave the single precision that models work in."""
+    """Refuse numbers whose squares overflow in the single precision of models."""
     for run in recording.runs:
         for channel in (run.time, run.position, run.velocity):
             largest = 0.0 if channel is None else float(np.nanmax(np.abs(channel), initial=0.0))
@@ -175,10 +177,16 @@ def touch_from_contact(
 
 
 def run_from_trajectory(trajectory: Trajectory, scene: Scene) -> Run:
-    """What ideal sensors would record of a simulated motion."""
+    """What ideal sensors would record of a simulated motion, noise and delays apart."""
     return Run(
         time=trajectory.time,
         position=trajectory.position,
         velocity=trajectory.velocity,
         touch=touch_from_contact(trajectory.contact, scene),
     )
+
+
+def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
+    """Positions and velocities together; NaN where nothing was measured."""
+    velocity = np.full_like(run.position, np.nan) if run.velocity is None else run.velocity
+    return np.stack([run.position, velocity], axis=1)

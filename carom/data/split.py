@@ -1,4 +1,4 @@
-"""What is kept from a fit, to see afterwards how well it forecasts."""
+"""Held-out data: what a fit does not see, to measure its forecasts."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -9,20 +9,20 @@ from carom.data.recording import Recording, Run
 from carom.errors import InputError
 
 ENOUGH_RUNS = 5
-"""Runs from which whole ones are kept back; of fewer, the end of each."""
+"""From this number on whole runs are held out; of fewer runs, the end of each."""
 LEAST_SAMPLES = 8
-"""Samples that a fit needs of a run, and a forecast of what came before it."""
+"""Samples that a fit needs of a run, and that a forecast needs as history."""
 KNOWN_SAMPLES = 30
-"""Samples at most of a run kept back whole that a forecast may look at: they say where it starts."""
+"""The longest history, in samples, of a run that is held out whole: it determines the start state."""
 
 
 class HeldOut(NamedTuple):
-    """A stretch of motion that no fit has seen.
+    """A part of a run that no fit has seen.
 
     Arguments:
         number: its run in the recording, counted from 0.
-        history: what came before, which a forecast may look at.
-        future: what is to be forecast; it starts one step after the end of the history.
+        history: the samples before it, which a forecast may use.
+        future: the samples to forecast, from one step after the end of the history.
     """
 
     number: int
@@ -31,21 +31,21 @@ class HeldOut(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A recording in two parts."""
+    """A recording in the part that is fitted and the parts that are held out."""
 
     training: Recording
     held_out: tuple[HeldOut, ...]
 
 
 def hold_out(recording: Recording, share: float) -> Split:
-    """Keep a share of a recording back: whole runs, evenly spread, where there are five or more.
+    """Hold out a fraction of a recording: whole runs, evenly spread, where there are five or more.
 
-    Of fewer runs the end of each is kept back, and the part before it is both fitted and the history of its
+    Of fewer runs the end of each is held out, and the part before it is both fitted and the history of its
     forecast.
 
     Arguments:
         recording: what was measured.
-        share: of the runs, or of the samples of every run; 0 keeps nothing back.
+        share: fraction of the runs, or of the samples of every run; 0 holds out nothing.
 
     Example:
         >>> import carom
@@ -55,20 +55,21 @@ def hold_out(recording: Recording, share: float) -> Split:
         (80, 80, 20)
     """
     if not 0 <= share < 1:
-        raise InputError(f"The share to hold out must be at least 0 and less than 1, but it is {share:g}.")
+        raise InputError(f"The fraction to hold out must be at least 0 and less than 1, but it is {share:g}.")
     if share == 0:
         return Split(recording, ())
     split = _whole_runs if len(recording.runs) >= ENOUGH_RUNS else _ends
     training, kept = split(recording.runs, share)
     if not (training and kept):
         raise InputError(
-            f"The runs are too short to hold out a share of {share:g}; record more, or hold out nothing."
+            f"The runs are too short to hold out a fraction of {share:g}; record more, or hold out nothing."
         )
     return Split(replace(recording, runs=tuple(training)), tuple(kept))
 
 
 def _whole_runs(runs: tuple[Run, ...], share: float) -> tuple[list[Run], list[HeldOut]]:
     count = min(max(1, round(share * len(runs))), len(runs) - 1)
+    # From the middle of equal parts: conditions that drift during a session are in both sets.
     numbers = np.floor((np.arange(count) + 0.5) * len(runs) / count).astype(int)
     kept = []
     for number in numbers.tolist():

@@ -1,4 +1,4 @@
-"""Steps between samples: one constant step, up to rounding, or steps that vary."""
+"""Time steps between samples: constant up to rounding, or varying."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 TOLERANCE = 0.01
-"""How far a constant step may be from its median, as a fraction of it."""
+"""Relative deviation from the median step up to which steps count as constant."""
 
 Times = Float[np.ndarray, "_"]
 
@@ -15,7 +15,7 @@ def constant_step(runs: Sequence[Times]) -> float | None:
     """The step of all runs, None where steps vary within a run or from one to the next.
 
     Arguments:
-        runs: rising times in seconds, at least two per run.
+        runs: increasing times in seconds, at least two per run.
 
     Example:
         >>> constant_step([np.array([0.0, 0.1, 0.2]), np.array([5.0, 5.1, 5.2, 5.3])])
@@ -37,7 +37,7 @@ def constant_step(runs: Sequence[Times]) -> float | None:
 
 
 def median_step(steps: Float[np.ndarray, "steps"]) -> float:
-    """The median, and of two middle steps the shorter one: missing samples make steps longer."""
+    """The median; of two middle steps the shorter one, because missing samples make steps longer."""
     return float(np.sort(steps)[(len(steps) - 1) // 2])
 
 
@@ -45,6 +45,7 @@ def _is_constant(time: Times, unit: float) -> bool:
     """Whether one run has a constant step, or would but for the rounding of its times to `unit`."""
     steps = np.diff(time)
     median = median_step(steps)
+    # Rounding errs by half a unit, and the line through rounded times by less than a quarter.
     regular = np.abs(steps - median) <= TOLERANCE * median
     return bool(regular.all() or (np.abs(_departure(time)) <= 0.75 * unit).all())
 
@@ -67,6 +68,6 @@ def _departure(time: Times) -> Times:
 
 
 def _shortest(step: float, largest: float) -> float:
-    """The step with 9 digits if the times cannot tell the difference: 0.02 for 0.020000000000000004."""
+    """The step to 9 digits if the times do not resolve more: 0.02 for 0.020000000000000004."""
     short = float(f"{step:.9g}")
     return short if abs(short - step) <= 4 * np.spacing(largest) else step

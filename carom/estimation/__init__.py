@@ -3,23 +3,21 @@
 from carom.estimation.detection.touch_sensor import Touch, TouchSensor
 from carom.estimation.detection.trimming import around_impact
 from carom.estimation.forecast import BandedForecast, forecast_after, forecast_from
-from carom.estimation.parameters.table import Parameter
-from carom.estimation.parameters.unknowns import Learned
-from carom.estimation.result import LatentFit
-from carom.estimation.settings import LatentSettings
-from carom.estimation.stages import fit_latent, fit_latent_many
+from carom.estimation.parameters.report import Parameter
+from carom.estimation.result import Fit
+from carom.estimation.settings import Settings
+from carom.estimation.stages import fit_recording, fit_recordings
 
 __all__ = [
     "BandedForecast",
-    "LatentFit",
-    "LatentSettings",
-    "Learned",
+    "Fit",
     "Parameter",
+    "Settings",
     "Touch",
     "TouchSensor",
     "around_impact",
-    "fit_latent",
-    "fit_latent_many",
+    "fit_recording",
+    "fit_recordings",
     "forecast_after",
     "forecast_from",
 ]

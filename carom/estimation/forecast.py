@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from carom.compilation import full_precision
 from carom.data import Run
 from carom.estimation.last_state import Stretch, last_state, last_stretch
+from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
 from carom.models import (
     AbstractModel,
     Forecast,
-    ImpactNetwork,
-    LinearisedPotential,
-    PotentialNetwork,
+    Mechanism,
     forecast,
 )
 from carom.types import State
@@ -57,7 +57,7 @@ def forecast_from(
         start: positions and velocities.
         steps: steps to forecast.
         alternatives: models that the data do not tell from this one, with an axis over them before all
-            others, such as `LatentFit.draws`.
+            others, such as `Fit.samples`.
 
     Example:
         >>> import carom
@@ -106,22 +106,27 @@ def forecast_after(
 
 
 @eqx.filter_jit
+@full_precision()
 def _last_states(models: AbstractModel, stretch: Stretch, normal: Float[Array, "models state"]):
     return eqx.filter_vmap(last_state, in_axes=(eqx.if_array(0), None, 0))(models, stretch, normal)
 
 
 @eqx.filter_jit
+@full_precision()
 def _forecast_all(models: AbstractModel, starts: State, steps: int) -> Forecast:
     return eqx.filter_vmap(forecast, in_axes=(eqx.if_array(0), 0, None))(models, starts, steps)
 
 
 def _together(model: AbstractModel, alternatives: AbstractModel | None) -> AbstractModel:
     """The model and its alternatives along one axis, in double precision: one program serves them all."""
-    if isinstance(model, ImpactNetwork) and isinstance(alternatives, ImpactNetwork):
-        base = model.potential
-        assert isinstance(base, PotentialNetwork)
-        unchanged = LinearisedPotential(base, jax.tree.map(jnp.zeros_like, base))
-        model = eqx.tree_at(lambda m: m.potential, model, unchanged)
+    if isinstance(model, Mechanism) and isinstance(alternatives, Mechanism):
+        forces = tuple(
+            LinearisedPotentialForce(force, jax.tree.map(jnp.zeros_like, force.network))
+            if isinstance(force, AbstractLearnedPotential)
+            else force
+            for force in model.forces
+        )
+        model = eqx.tree_at(lambda m: m.forces, model, forces, is_leaf=lambda x: isinstance(x, AbstractForce))
 
     def joined(first, *others):
         if not eqx.is_array(first):

@@ -8,14 +8,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from carom.data import Run
+from carom.data.recording import channels
 from carom.errors import InputError
 from carom.estimation.detection.impacts import find_impacts
 from carom.estimation.solver.linear_algebra import inverse_of_blocks
-from carom.estimation.solver.segments import channels, local_state
-from carom.estimation.solver.sensitivities import segment_motion
-from carom.integrators import DECIDED_BY_GAP
+from carom.estimation.solver.segments import local_state
+from carom.integrators import BY_GAP, prepend
 from carom.mechanics import Scene
-from carom.models import AbstractModel, ImpactNetwork, forecast
+from carom.models import AbstractModel, Mechanism, forecast
 from carom.types import State, Values
 
 STRETCH = 40
@@ -50,11 +50,11 @@ def last_stretch(run: Run, scene: Scene, noise: tuple[float, float] | None = Non
     if len(run) < 3:
         raise InputError(f"A recording of {len(run)} samples is too short to tell its last state.")
     found = find_impacts(run, scene, sensor=None, masses_known=False)
-    kinks = np.flatnonzero(found.chosen.any(axis=1))
-    flight = len(run) - 1 - (kinks[-1] if len(kinks) else -1)
+    impact_steps = np.flatnonzero(found.chosen.any(axis=1))
+    flight = len(run) - 1 - (impact_steps[-1] if len(impact_steps) else -1)
     start = len(run) - min(flight, STRETCH) if flight >= FLIGHT else max(0, len(run) - STRETCH)
-    later = kinks[kinks >= start]
-    earlier = kinks[kinks < start]
+    later = impact_steps[impact_steps >= start]
+    earlier = impact_steps[impact_steps < start]
     low = max(start - FLIGHT // 2, earlier[-1] + 1 if len(earlier) else 0)
     high = min(start + FLIGHT, later[0] + 1 if len(later) else len(run))
     values = channels(run)[start:]
@@ -140,9 +140,15 @@ class _Search(NamedTuple):
 
 
 def _follow(model: AbstractModel, start: State, duration: Float[Array, "steps"]) -> State:
-    """The motion from a start, the model deciding on contacts; steps may vary where the model allows it."""
-    if isinstance(model, ImpactNetwork):
-        schedule = jnp.full((len(duration), model.scene.contacts), DECIDED_BY_GAP)
-        return segment_motion(model, start, jnp.asarray(duration), schedule)[0]
-    motion = forecast(model, start, len(duration))
-    return State(motion.position, motion.velocity)
+    """The motion from a start, contacts by the model; steps may vary where the model allows it."""
+    if not isinstance(model, Mechanism):
+        motion = forecast(model, start, len(duration))
+        return State(motion.position, motion.velocity)
+    modes = jnp.full((len(model.geometry),), BY_GAP)
+
+    def step(state, length):
+        after, contact, _ = model.move(state, length, modes)
+        return after, model.leave(state, after, contact)
+
+    _, later = jax.lax.scan(step, model.enter(start), jnp.asarray(duration))
+    return prepend(start, later)

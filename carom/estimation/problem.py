@@ -2,31 +2,75 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
+import equinox as eqx
 import numpy as np
 
-from carom.data import Recording, Run
-from carom.estimation.detection.impacts import Impacts, find_impacts
-from carom.estimation.detection.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
-from carom.estimation.detection.short_runs import AT_ONCE, LONGEST, find_in_short_runs
+from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction
+from carom.data import Recording
+from carom.errors import InputError
+from carom.estimation.detection import Impacts, detect_impacts
+from carom.estimation.detection.detect import first_guess, short
+from carom.estimation.detection.sensor_rates import SensorEstimate
+from carom.estimation.detection.short_runs import AT_ONCE
 from carom.estimation.detection.touch_sensor import TouchSensor
-from carom.estimation.parameters.per_run import RunShape
-from carom.estimation.parameters.sharing import law_of, surface_map, tilt_map
-from carom.estimation.parameters.unknowns import MASS_SPREAD, Units
-from carom.estimation.settings import LatentSettings
-from carom.estimation.solver.segments import Layout, Plan, Segments, cut, first_states, plans, resolved
-from carom.mechanics import Scene
-from carom.models import ImpactNetwork
+from carom.estimation.parameters.free import PER_RUN, FreeParameters, Priors, require_learnable
+from carom.estimation.settings import Settings
+from carom.estimation.solver.segments import (
+    Partition,
+    Prescription,
+    Segments,
+    cut,
+    first_states,
+    prescribe,
+)
+from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits
+from carom.integrators import AbstractStepper, CDLagrange, ConstraintExact
+from carom.mechanics import Scene, named_parts, parameters_of
+from carom.models import Mechanism
+from carom.models.mechanism import learned_potentials
 from carom.types import State, Values
 
-PLACES, WIDER = 32, 3.0
-"""Where the smoothness of the force is judged: so many places along one coordinate, twice as many among more
-of them, and as many again in a region so many times as wide, since balls in another box will get there."""
 RESOLUTION = 1e-5
 """The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
-ROUNDS = 6
-"""How often impacts and the rates of a sensor are estimated in turn, at most."""
+VAGUE = 100.0
+"""Standard deviation of the prior of start states, in units of length: it only matters where no sample
+does."""
+KNOWN_START = 1e-4
+"""Standard deviation of a start state that is known exactly, as a share of the noise."""
+
+
+def mechanism_to_fit(
+    scene: Scene, step_size: float, settings: Settings, stepper: AbstractStepper
+) -> Mechanism:
+    """The mechanism whose parameters are estimated: what the scene states, and the parts that `learn`
+    names."""
+    learn = {name.removesuffix(PER_RUN) for name in settings.learn}
+    laws = {
+        spec.key: law
+        for law in named_parts(AbstractRestitution).values()
+        for _, spec in parameters_of(law.for_scene(scene))
+    }
+    chosen = [laws[name] for name in settings.learn if name in laws]
+    forces = [force.for_scene(scene) for name, force in named_parts(AbstractForce).items() if name in learn]
+    template = Mechanism.of(
+        scene,
+        step_size,
+        forces=[*learned_potentials(scene, settings.potential, settings.hidden), *forces],
+        restitution=(chosen[0] if chosen else ConstantRestitution).for_scene(scene),
+        friction=CoulombFriction.for_scene(scene) if "friction" in learn else None,
+        stepper=stepper,
+    )
+    template = template.with_tilt() if "normals" in learn else template
+    require_learnable(template, settings.learn)
+    return template
+
+
+def stepper_for(scene: Scene, settings: Settings, name: str) -> AbstractStepper:
+    """The scheme of that name."""
+    if name == "cd_lagrange":
+        return CDLagrange.for_scene(scene, detection=settings.detection)
+    return ConstraintExact()
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,86 +78,100 @@ class Problem:
     """One recording with all that is known before the first least squares."""
 
     recording: Recording
+    settings: Settings
     impacts: list[Impacts]
     sensor: SensorEstimate | None
     """What was estimated of the touch sensor."""
-    plans: list[Plan]
-    guess: dict[str, np.ndarray]
-    units: Units
+    prescriptions: list[Prescription]
+    units: NaturalUnits
+    parameters: FreeParameters
+    start: np.ndarray
+    """Where the shared values start, weights of networks at 0."""
+    priors: Priors
     starts: Sequence[State] | None
-    own: RunShape
-    run_gaps: np.ndarray
-    """First guesses of what each run adds to the gaps; no columns where that is not estimated."""
     surfaces: list[np.ndarray]
-    """Where the surfaces seem to be in each run."""
-    blind: int
+    """Where the surfaces seem to be in each run, relative to where they are stated."""
 
     @classmethod
     def of(
         cls,
         recording: Recording,
-        template: ImpactNetwork,
-        settings: LatentSettings,
+        template: Mechanism,
+        settings: Settings,
         sensor: TouchSensor | None,
         starts: Sequence[State] | None,
     ) -> "Problem":
-        learned = settings.learned
-        own = RunShape.of(template.scene, learned)
-        masses_known = not (learned.masses or learned.masses_per_run)
-        if short(recording) and sensor is None:
-            impacts, estimate = (
-                find_in_short_runs(
-                    recording.runs,
-                    template.scene,
-                    masses_known=masses_known,
-                    surfaces_known=not (learned.gap or learned.gap_per_run or learned.normals),
-                    rough=template.rough,
-                ),
-                None,
-            )
-        else:
-            impacts, estimate = infer_impacts(
-                recording, template.scene, sensor, masses_known=masses_known, blind=settings.blind
-            )
-        guess = first_guess(impacts, recording)
-        units = natural_units(recording, impacts, settings)
-        run_gaps = np.zeros((len(impacts), 0))
-        surfaces = [guess["shift"]] * len(impacts)
-        if learned.gap_per_run:
-            surfaces = [first_guess([found], recording)["shift"] for found in impacts]
-            common = guess["shift"] if learned.gap else 0.0
-            run_gaps = np.array(surfaces) - common
-        decided = plans(recording, impacts, surfaces, blind=settings.blind)
+        """Find impacts, scales and first guesses in a recording."""
+        scene, learn = recording.scene, set(settings.learn)
+        assert scene is not None
+        impacts, estimate = detect_impacts(
+            recording,
+            sensor=sensor,
+            masses_known=not learn & {"masses", "masses-per-run"},
+            surfaces_known=not learn & {"surfaces", "radii", "surfaces-per-run", "normals"},
+            rough=template.friction is not None,
+            mask=settings.mask,
+        )
+        shift, restitution = first_guess(impacts, recording)
+        surfaces = [shift] * len(impacts)
+        if "surfaces-per-run" in learn:
+            surfaces = [first_guess([found], recording)[0] for found in impacts]
+        units = natural_units(recording, impacts)
+        forces = tuple(
+            force.in_units(units) if isinstance(force, AbstractLearnedPotential) else force
+            for force in template.forces
+        )
+        template = eqx.tree_at(
+            lambda m: m.forces, template, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
+        )
+        parameters = FreeParameters.of(template, settings.learn, share=settings.share)
+        start = parameters.values_of(_starting(template, shift, restitution, settings))
         return cls(
             recording,
+            settings,
             impacts,
             estimate,
-            decided,
-            guess,
+            prescribe(recording, impacts, surfaces, mask=settings.mask),
             units,
+            parameters,
+            start,
+            parameters.priors(units, start, _resolution(recording)),
             starts,
-            own,
-            run_gaps,
             surfaces,
-            settings.blind,
         )
 
     @property
     def short(self) -> bool:
         return short(self.recording)
 
-    def most(self, template: ImpactNetwork) -> int | None:
-        """How many contacts a step has at most by schedule; None where that does not spare any work."""
-        scene = template.scene
+    @property
+    def most(self) -> int | None:
+        """How many contacts are prescribed in a step at most; None where that saves no work."""
+        template = self.parameters.template
         found = max((int(found.chosen.sum(axis=1).max(initial=0)) for found in self.impacts), default=0)
         most = AT_ONCE if self.short else max(found, 1)
-        listed = template.scheme == "constraint_exact" and not any(w.edges for w in scene.geometry.walls)
-        return most if listed and most < scene.contacts else None
+        listed = isinstance(template.stepper, ConstraintExact) and not template.geometry.edged
+        return most if listed and most < len(template.geometry) else None
+
+    def random_start(self, generator: np.random.Generator) -> np.ndarray:
+        """Shared values with random weights of the networks."""
+        template = self.parameters.template
+        forces = tuple(
+            eqx.tree_at(lambda f: f.network, force, force.network.random(generator))
+            if isinstance(force, AbstractLearnedPotential)
+            else force
+            for force in template.forces
+        )
+        weights = self.parameters.layout.weights
+        changed = eqx.tree_at(
+            lambda m: m.forces, template, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
+        )
+        return np.concatenate([self.parameters.values_of(changed)[:weights], self.start[weights:]])
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
         """The same recording with its impacts elsewhere."""
-        decided = plans(self.recording, impacts, self.surfaces, blind=self.blind)
-        return replace(self, impacts=impacts, plans=decided)
+        prescriptions = prescribe(self.recording, impacts, self.surfaces, mask=self.settings.mask)
+        return replace(self, impacts=impacts, prescriptions=prescriptions)
 
     @property
     def noise(self) -> np.ndarray:
@@ -122,126 +180,70 @@ class Problem:
         without = [run.velocity is None or np.isnan(run.velocity).all() for run in self.recording.runs]
         speeds = found[~np.array(without), 1]
         rough = np.array([np.median(found[:, 0]), np.median(speeds) if len(speeds) else 1.0])
-        return np.maximum(rough, self.units.resolution)
+        return np.maximum(rough, self.priors.resolution)
 
-    def first_states(self, places: Layout) -> np.ndarray:
+    def first_states(self, partition: Partition) -> np.ndarray:
         """Start states of the segments, from the data near each, and what their runs add."""
-        states = first_states(self.recording, self.impacts, places)
-        others = np.zeros((len(states), self.own.laws + self.own.masses))
-        states = np.concatenate([states, self.run_gaps[places.run], others], axis=1)
-        return self.with_known_starts(states, places)[0]
+        states = first_states(self.recording, self.impacts, partition)
+        added = np.zeros(
+            (len(self.impacts), self.parameters.layout.local_size - self.parameters.layout.state)
+        )
+        layout = self.parameters.layout
+        first = 0
+        for block in layout.local:
+            if block.path == ("geometry", "offset"):
+                common = self.surfaces[0] * 0
+                if any(b.path == block.path for b in layout.shared):
+                    common = first_guess(self.impacts, self.recording)[0]
+                added[:, first : first + block.count] = np.array(self.surfaces) - common
+            first += block.count
+        states = np.concatenate([states, added[partition.run]], axis=1)
+        return self.with_known_starts(states, partition)[0]
 
-    def with_known_starts(self, states: Values, places: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The unknowns of the segments with known starts put in, and means and precisions of their priors."""
-        states = np.array(states)
-        own, scale = self.own, float(np.max(self.units.scale))
-        laws = own.restitution
-        # A prior that only matters where no sample does.
-        precision = np.full(states.shape, (100 * scale) ** -2)
-        # Runs may differ as much as they like, but a run without an impact says nothing of its gap.
-        precision[:, own.state : laws.start] = scale**-2
-        precision[:, laws.stop :] = MASS_SPREAD**-2
+    def with_known_starts(
+        self, states: Values, partition: Partition
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Parameters of the segments with known starts put in, and means and precisions of their priors."""
+        states, layout = np.array(states), self.parameters.layout
+        precision = np.full(states.shape, (VAGUE * self.units.length) ** -2)
+        precision[:, layout.state :] = self.priors.local_precision
         if self.starts is not None:
-            for row in np.flatnonzero(places.sample == 0):
-                start = self.starts[places.run[row]]
-                states[row, : own.state] = np.concatenate(
+            for row in np.flatnonzero(partition.sample == 0):
+                start = self.starts[partition.run[row]]
+                states[row, : layout.state] = np.concatenate(
                     [np.ravel(start.position), np.ravel(start.velocity)]
                 )
-                precision[row, : own.state] = (1e-4 * self.noise[0]) ** -2
+                precision[row, : layout.state] = (KNOWN_START * self.noise[0]) ** -2
         mean = states.copy()
-        mean[:, laws.start :] = 0.0
+        # Runs scatter about what all have in common; where surfaces lie is known of each run alone.
+        first = layout.state
+        for block in layout.local:
+            if block.path != ("geometry", "offset"):
+                mean[:, first : first + block.count] = 0.0
+            first += block.count
         return states, mean, precision
 
-    def segments(self, places: Layout, *, free: bool) -> Segments:
-        chosen = [plan.undecided() if free else plan for plan in self.plans]
-        return cut(self.recording, chosen, places)
+    def segments(self, partition: Partition, *, by_gap: bool) -> Segments:
+        """The data of all segments, with impacts as prescribed or by the gap alone."""
+        chosen = [one.by_gap() if by_gap else one for one in self.prescriptions]
+        return cut(self.recording, chosen, partition)
 
 
-def short(recording: Recording) -> bool:
-    """Whether all runs are so short that impacts are looked for in each as a whole."""
-    return max(len(run) for run in recording.runs) <= LONGEST
-
-
-def infer_impacts(
-    recording: Recording,
-    scene: Scene,
-    sensor: TouchSensor | None,
-    *,
-    masses_known: bool,
-    blind: int = 0,
-) -> tuple[list[Impacts], SensorEstimate | None]:
-    """The impacts of every run, and what was estimated of the sensor on the way.
-
-    Arguments:
-        sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
-            are ignored. What it does not state is estimated in turn with the impacts, beginning with those
-            that the motion alone shows, until these no longer change.
-        masses_known, blind: as in `find_impacts`.
-    """
-
-    def find(sensor: TouchSensor | None) -> list[Impacts]:
-        search = partial(find_impacts, scene=scene, sensor=sensor, masses_known=masses_known, blind=blind)
-        return [search(run) for run in recording.runs]
-
-    if sensor is None or sensor.known:
-        return find(sensor), None
-    delays = DELAYS if sensor.delay is None else (sensor.delay,)
-    impacts, estimate = find(None), None
-    for _ in range(ROUNDS):
-        shift = first_guess(impacts, recording)["shift"]
-        counts = [
-            count_readings(run, found, scene, _in_motion(run, found, shift), delays)
-            for run, found in zip(recording.runs, impacts, strict=True)
-        ]
-        estimate = estimate_rates(sensor, counts)
-        before, impacts = impacts, find(estimate.sensor)
-        if all((a.chosen == b.chosen).all() for a, b in zip(before, impacts, strict=True)):
-            break
-    return impacts, estimate
-
-
-def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
-    """Samples that do not follow the last impact near a surface, where a body may have come to rest."""
-    steps = np.flatnonzero(found.chosen.any(axis=1))
-    last = steps[-1] + 1 + max(DELAYS) if len(steps) else 0
-    return resolved(run, found, shift) | (np.arange(len(run)) <= last)
-
-
-def natural_units(recording: Recording, impacts: Sequence[Impacts], settings: LatentSettings) -> Units:
-    """Scales from the range of the recording and its typical acceleration; where smoothness is judged."""
-    width = recording.dimension * (recording.bodies if settings.field == "joint" else 1)
-    values = np.concatenate([run.position.reshape(-1, width) for run in recording.runs])
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-    scale = np.maximum(0.5 * (high - low), 1e-9)
+def natural_units(recording: Recording, impacts: Sequence[Impacts]) -> NaturalUnits:
+    """Scales from the range of positions, typical speeds and typical accelerations."""
+    positions = np.concatenate([run.position for run in recording.runs])
+    flat = positions.reshape(-1, recording.dimension)
+    length = max(float(np.max(0.5 * (np.nanmax(flat, axis=0) - np.nanmin(flat, axis=0)))), 1e-9)
+    speeds = [np.diff(run.position, axis=0) / np.diff(run.time)[:, None, None] for run in recording.runs]
+    speed = float(np.sqrt(np.nanmean(np.concatenate([part.ravel() for part in speeds]) ** 2)))
     acceleration = float(np.median([found.acceleration for found in impacts]))
-    center = 0.5 * (low + high)
-    if width == 1:
-        places, directions = np.linspace(-1, 1, PLACES)[:, None], np.ones((PLACES, 1))
-    else:
-        whole = values[np.isfinite(values).all(axis=1)]
-        inside = (whole[np.linspace(0, len(whole) - 1, 2 * PLACES).astype(int)] - center) / scale
-        places = np.concatenate([inside, WIDER * inside])
-        directions = np.random.default_rng(0).standard_normal(places.shape)
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    energy = max(acceleration, 1e-9) * scale.max()
-    assert recording.scene is not None
-    scene, learned = recording.scene, settings.learned
-    return Units(
-        center,
-        scale,
-        np.asarray(energy),
-        places,
-        directions,
-        _distances(recording),
-        law_of(scene, learned.laws),
-        surface_map(scene, learned.surfaces),
-        tilt_map(scene) if learned.normals else np.zeros((0, scene.contacts, scene.dimension)),
-        _resolution(recording),
+    return NaturalUnits(
+        positions, _distances(recording), acceleration, length, length / max(speed, 1e-9 * length)
     )
 
 
 def _distances(recording: Recording) -> np.ndarray:
-    """The middle and half the range of the distances of pairs of bodies."""
+    """The centre and half the range of the distances of pairs of bodies."""
     first, second = np.triu_indices(recording.bodies, 1)
     if not len(first):
         return np.ones(2)
@@ -260,19 +262,30 @@ def _resolution(recording: Recording) -> np.ndarray:
     return np.maximum(RESOLUTION * np.array(spreads), 1e-12)
 
 
-def first_guess(impacts: Sequence[Impacts], recording: Recording) -> dict[str, np.ndarray]:
-    """Surfaces and restitution from the impacts that were found."""
-    scene = recording.scene
-    assert scene is not None
-    shift, restitution = np.zeros(scene.contacts), np.full(scene.contacts, scene.restitution)
-    for j in range(scene.contacts):
-        gaps = np.concatenate([found.gap[found.chosen[:, j], j] for found in impacts])
-        ratios = [-(f.after[f.chosen[:, j], j] / f.before[f.chosen[:, j], j]) for f in impacts]
-        if not len(gaps):
-            # No impact was seen: the surface lies out of reach of what was.
-            reach = min(float(found.smooth_gap[:, j].min()) for found in impacts)
-            shift[j] = min(0.0, reach - 5 * max(float(found.noise[0]) for found in impacts))
-        else:
-            shift[j] = np.median(gaps)
-            restitution[j] = np.clip(np.median(np.concatenate(ratios)), 0.05, 0.99)
-    return {"shift": shift, "restitution": restitution}
+def _starting(
+    template: Mechanism, shift: np.ndarray, restitution: np.ndarray, settings: Settings
+) -> Mechanism:
+    """The mechanism with the numbers that an estimate starts from."""
+    changed = eqx.tree_at(lambda m: m.geometry.offset, template, np.asarray(template.geometry.offset) + shift)
+    changed = eqx.tree_at(
+        lambda m: m.restitution,
+        changed,
+        template.restitution.starting_from(restitution),
+        is_leaf=lambda x: isinstance(x, AbstractRestitution),
+    )
+    if changed.friction is None or "friction" not in settings.learn:
+        return changed
+    return eqx.tree_at(lambda m: m.friction.value, changed, changed.friction.starting().value)
+
+
+def require_scene(recordings: Sequence[Recording], settings: Settings) -> Scene:
+    """The scene that recordings share, or a refusal."""
+    scene = recordings[0].scene
+    if scene is None:
+        raise InputError("This recording has no scene: read it with a system file, or use `with_scene`.")
+    if settings.touch != "inferred" and not recordings[0].has_touch:
+        raise InputError(
+            f"Touch is to be {settings.touch}, but the recording has no touch readings; leave that out: "
+            "contacts are then inferred from the motion."
+        )
+    return scene

@@ -1,4 +1,4 @@
-"""The result of the recipe `carom`: the model, its parameters in words and numbers, and doubts about it."""
+"""The result of our recipe: the fitted mechanism, its parameters with errors, and diagnostics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,27 +12,36 @@ from jaxtyping import Float
 from carom.data import Recording
 from carom.estimation.detection.impacts import Impacts
 from carom.estimation.detection.sensor_rates import sensor_parameters
-from carom.estimation.parameters.per_run import RunShape, RunUnknowns, with_run
-from carom.estimation.parameters.table import Parameter, describe_parameters
-from carom.estimation.parameters.unknowns import shared_prior, with_unknowns
+from carom.estimation.parameters.free import (
+    FreeParameters,
+    Layout,
+    free_leaves,
+    with_added,
+    with_values,
+)
+from carom.estimation.parameters.report import Parameter, report_parameters
 from carom.estimation.problem import Problem
-from carom.estimation.settings import LatentSettings
-from carom.estimation.solver.iteration import Outcome, SharedShape
-from carom.estimation.solver.segments import Layout, Plan, Segments
-from carom.estimation.solver.sensitivities import motion_under
-from carom.estimation.uncertainty.diagnostics import Misfit, diagnose
-from carom.estimation.uncertainty.laplace import draw_models
-from carom.estimation.uncertainty.new_runs import as_in_some_run, put_in_the_middle
-from carom.integrators import SCHEDULED
-from carom.models import ImpactNetwork
+from carom.estimation.settings import Settings
+from carom.estimation.solver.iteration import Outcome
+from carom.estimation.solver.segments import Partition, Prescription, Segments
+from carom.estimation.solver.sensitivities import segment_motion
+from carom.estimation.uncertainty.diagnostics import Diagnostics, diagnose
+from carom.estimation.uncertainty.laplace import sample_mechanisms
+from carom.estimation.uncertainty.new_runs import as_in_some_run, centred_on_median
+from carom.integrators import PRESCRIBED, CDLagrange, ConstraintExact
+from carom.mechanics import at
+from carom.models import Mechanism
 from carom.notebook import curves, table
-from carom.storage.program_cache import KeptFunction
+from carom.storage.program_cache import CachedFunction
 from carom.types import State
 
 NEGLIGIBLE = 0.02
 """Residuals as a share of the range of motion that make no failure, however small the noise is."""
 ENOUGH_RUNS = 8
 """Runs whose disagreement tells how uncertain a parameter is."""
+WORSE_BY_GAP = 0.02
+"""Loss of log-likelihood per sample up to which the gap alone explains the recording as well."""
+SURFACES = ("geometry", "offset")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,41 +54,56 @@ class Motion:
 
 
 @dataclass(frozen=True, eq=False)
-class LatentFit:
-    """A fitted model, what is known of its parameters, and how well it explains the recording."""
+class Fit:
+    """A fitted mechanism, what is known of its parameters, and how well it explains the recording.
 
-    model: ImpactNetwork
+    Arguments:
+        model: the mechanism; that of the median run where runs have parameters of their own.
+        parameters: estimates with their errors.
+        noise: standard deviations of positions and velocities.
+        diagnostics: what residuals say against the model.
+        log_likelihood: up to a constant.
+        impacts: those that were found in every run.
+        motions: every run as the model retraces it.
+        added: what each run adds to the parameters of the model, a row per run.
+        added_errors: standard errors of these.
+        free: which parameters were free.
+        covariance: of the values that all runs share.
+        by_gap: whether the gap alone, with no impact prescribed, explains the recording as well.
+        samples: mechanisms sampled from the posterior (Laplace), with an axis over them before all others.
+            Where runs have parameters of their own, each has those of some run, as a new one may.
+        settings: of the fit.
+        history: the log-likelihood, round by round, once the best start was chosen.
+        seconds: that the fit took.
+    """
+
+    model: Mechanism
     parameters: tuple[Parameter, ...]
     noise: tuple[float, float]
-    """Standard deviations of positions and velocities."""
-    misfit: Misfit
+    diagnostics: Diagnostics
     log_likelihood: float
     impacts: tuple[Impacts, ...]
     motions: tuple[Motion, ...]
-    """Every run from its fitted start state."""
-    runs: RunUnknowns
-    """What each run adds to the parameters of all, a row per run, where that was estimated."""
-    run_errors: RunUnknowns
-    """Standard errors of these."""
-    law_covariance: Float[np.ndarray, "laws terms terms"] | None
-    """Of the terms of the restitution that holds for all runs, where it was estimated."""
-    free: bool
-    """Whether the gap alone, without the schedule of found impacts, explains the recording as well."""
-    draws: ImpactNetwork
-    """Models that the data do not tell from this one (Laplace), with an axis over them before all others.
-
-    Where runs have parameters of their own, each has those of some run, as a new one may."""
-    settings: LatentSettings
+    added: Float[np.ndarray, "runs added"]
+    added_errors: Float[np.ndarray, "runs added"]
+    free: FreeParameters
+    covariance: Float[np.ndarray, "shared shared"]
+    by_gap: bool
+    samples: Mechanism
+    settings: Settings
     history: tuple[float, ...]
-    """The log-likelihood, round by round, once the best start was chosen."""
     seconds: float
 
     @property
     def failed(self) -> bool:
-        """Whether the fit cannot be trusted at all; `misfit` tells of smaller doubts."""
+        """Whether the fit cannot be trusted at all; `diagnostics` has smaller objections."""
         return not np.isfinite(self.log_likelihood) or (
-            self.misfit.excess > 4 and self.misfit.unexplained > NEGLIGIBLE
+            self.diagnostics.excess > 4 and self.diagnostics.unexplained > NEGLIGIBLE
         )
+
+    def __repr__(self) -> str:
+        state = "failed" if self.failed else f"{len(self.parameters)} parameters"
+        return f"Fit({state}, noise {self.noise[0]:.3g}, {self.seconds:.1f} s)"
 
     def _repr_html_(self) -> str:
         noise = " and ".join(f"{value:.3g}" for value in self.noise if np.isfinite(value))
@@ -91,128 +115,166 @@ class LatentFit:
             ),
             ("noise", f"{noise} (positions, velocities)" if " and " in noise else f"{noise} (positions)"),
             ("impacts found", str(sum(int(found.chosen.sum()) for found in self.impacts))),
-            *(("warning", message) for message in self.misfit.messages),
+            *(("warning", message) for message in self.diagnostics.messages),
         ]
         rounds, course = np.arange(1.0, len(self.history) + 1), np.array(self.history)[:, None]
-        return table("Fit by the recipe carom", rows) + curves(rounds, course, x="round", y="log-likelihood")
+        return table("Fit by our recipe", rows) + curves(rounds, course, x="round", y="log-likelihood")
 
-    def in_run(self, index: int) -> ImpactNetwork:
-        """The model as it is in one run, with the gaps, restitution and masses of that run."""
-        return with_run(
-            self.model, jax.tree.map(lambda part: jnp.asarray(part[index], jnp.float32), self.runs)
-        )
+    def in_run(self, index: int) -> Mechanism:
+        """The model as it is in one run, with the parameters of that run."""
+        added = jnp.asarray(self.added[index], jnp.float32)
+        return with_added(self.free.layout, self.free.maps, self.model, added)
+
+    def per_run(self, key: str) -> tuple[Float[np.ndarray, "runs values"], Float[np.ndarray, "runs values"]]:
+        """What each run adds to the parameters of a name, and its standard errors."""
+        first = 0
+        for block, spec in zip(self.free.layout.local, self.free.local_specs, strict=True):
+            if spec.key == key:
+                columns = slice(first, first + block.count)
+                return self.added[:, columns], self.added_errors[:, columns]
+            first += block.count
+        raise KeyError(key)
+
+    def covariance_of(self, key: str) -> Float[np.ndarray, "values values"]:
+        """The covariance of the shared values of a name."""
+        first = 0
+        for block, spec in zip(self.free.layout.shared, self.free.specs, strict=True):
+            if spec.key == key:
+                return self.covariance[first : first + block.count, first : first + block.count]
+            first += block.count
+        raise KeyError(key)
 
 
 def describe(
-    problem: Problem,
-    template: ImpactNetwork,
-    unravel: SharedShape,
-    own: RunShape,
-    settings: LatentSettings,
-    places: Layout,
-    scheduled: Outcome,
-    freed: Outcome,
-    *,
-    history: tuple[float, ...],
-) -> LatentFit:
-    """The fit of one recording, from its estimates with the schedule and without."""
-    recording, impacts = problem.recording, problem.impacts
-    samples = sum(len(run) for run in recording.runs)
-    agrees = bool(freed.log_likelihood > scheduled.log_likelihood - 0.02 * samples) or not np.isfinite(
-        scheduled.log_likelihood
-    )
-    best = freed if agrees else scheduled
-    unknowns, noise, _, scatter = best.estimate
-    shared = unravel(np.asarray(unknowns.shared))
-    model = with_unknowns(template, shared, problem.units)
-    undecided = agrees and template.scheme != "cd_lagrange" and not problem.short
-    segments = problem.segments(places, free=undecided)
-    local = np.asarray(unknowns.local)
-    most = None if undecided else problem.most(template)
-    motion = State(*retracer(own, most)(model, local, segments.duration, segments.schedule))
-    # A run in several pieces is known by the piece that knows most.
-    errors = np.asarray(best.local_error)
-    pieces = [np.flatnonzero(places.run == r) for r in range(len(impacts))]
-    clearest = np.array([rows[np.argmin(errors[rows], axis=0)] for rows in pieces])
-    columns = np.arange(errors.shape[1])
-    motions = _motions(recording, places, motion, segments, np.asarray(noise))
-    halves = None
-    if template.scheme == "cd_lagrange" and settings.learned.gap:
-        model, halves = _with_margin(model, motions, problem.plans)
+    problem: Problem, partition: Partition, prescribed: Outcome, freed: Outcome, *, history: tuple[float, ...]
+) -> Fit:
+    """The fit of one recording, from its estimates with impacts prescribed and by the gap alone."""
+    recording, free = problem.recording, problem.parameters
+    agrees = bool(
+        freed.log_likelihood > prescribed.log_likelihood - WORSE_BY_GAP * recording.samples
+    ) or not np.isfinite(prescribed.log_likelihood)
+    best = freed if agrees else prescribed
+    values, noise = np.asarray(best.estimate.unknowns.shared), np.asarray(best.estimate.noise)
+    local = np.asarray(best.estimate.unknowns.local)
+    exact = isinstance(free.template.stepper, ConstraintExact)
+    by_gap = agrees and exact and not problem.short
+    segments = problem.segments(partition, by_gap=by_gap)
+    retrace = retracer(free.layout, None if by_gap else problem.most)
+    motion = State(*retrace(free.template, free.maps, values, local, segments.duration, segments.modes))
+    motions = _motions(recording, partition, motion, segments, noise)
+    model = with_values(free.layout, free.maps, free.template, values)
+    half_widths = None
+    if not exact and any(block.path == SURFACES for block in free.layout.shared):
         # Any surface between arrivals with contact and without explains the data: a uniform distribution.
-        shared = shared._replace(shift=np.asarray(model.contact.shift))
+        model, half_widths = _between_arrivals(model, motions, problem.prescriptions)
+        values = free.values_of(model)
     covariance = np.asarray(best.covariance)
-    if len(places.run) == len(recording.runs) >= ENOUGH_RUNS:
+    if len(partition.run) == len(recording.runs) >= ENOUGH_RUNS:
         covariance = _wider(covariance, np.asarray(best.scatter))
-    spread = unravel(np.sqrt(np.maximum(np.diagonal(covariance), 0)))
-    if halves is not None:
-        spread = spread._replace(shift=halves / np.sqrt(3))
-    pull = np.asarray(best.gradient)
-    _, precisions = shared_prior(shared, problem.units)
-    counted = sum(found.chosen.sum(axis=0) * found.explained for found in impacts)
-    parameters = describe_parameters(
-        template.scene,
-        settings.learned,
-        shared,
-        spread,
-        unravel(pull),
-        jax.tree.map(lambda x: 1 / np.sqrt(x), precisions),
-        np.asarray(counted),
-        np.asarray(scatter),
+    added, added_errors = _added(problem, partition, local, np.asarray(best.local_error))
+    samples = sample_mechanisms(
+        free, values, covariance, np.asarray(best.gradient), problem.priors, half_widths
     )
-    if problem.sensor is not None:
-        parameters += sensor_parameters(problem.sensor)
-    known = np.array([True, recording.has_velocity])
-    # What is left below the resolution has a shape too, that of the network's last digits.
-    resolved = (np.asarray(noise) > problem.units.resolution)[None, :, None, None]
-    shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
-    misfit = diagnose(
-        [residual.reshape(len(residual), -1) for residual in shown],
-        [_near(found) for found in impacts],
-        np.asarray(noise),
-        problem.noise,
-        known,
-        _reach(recording),
-        by_gap_alone=agrees,
-    )
-    found = own.unknowns(local[clearest, columns])
-    draws = draw_models(template, shared, covariance, pull, problem.units, unravel, half_widths=halves)
-    model, runs = put_in_the_middle(model, found)
-    return LatentFit(
-        model=jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model),
-        parameters=parameters,
+    model, centred = centred_on_median(free, model, added)
+    return Fit(
+        model=jax.tree.map(_single, model),
+        parameters=_parameters(problem, values, covariance, half_widths, best),
         noise=(float(noise[0]), float(noise[1]) if recording.has_velocity else float("nan")),
-        misfit=misfit,
+        diagnostics=_diagnostics(problem, motions, noise, by_gap=agrees),
         log_likelihood=float(best.log_likelihood),
-        impacts=tuple(impacts),
+        impacts=tuple(problem.impacts),
         motions=motions,
-        runs=runs,
-        run_errors=own.unknowns(errors[clearest, columns]),
-        law_covariance=_law_covariance(covariance, unravel) if shared.restitution.size else None,
-        free=agrees,
-        draws=as_in_some_run(draws, found),
-        settings=settings,
+        added=centred,
+        added_errors=added_errors,
+        free=free,
+        covariance=covariance,
+        by_gap=agrees,
+        samples=as_in_some_run(free, samples, added),
+        settings=problem.settings,
         history=history,
         seconds=float("nan"),
     )
 
 
-def retracer(own: RunShape, most: int | None) -> KeptFunction:
-    """Positions and velocities of all segments, of the model, their unknowns, durations and schedules."""
+def retracer(layout: Layout, most: int | None) -> CachedFunction:
+    """Positions and velocities of all segments, of the estimated values, durations and modes of contacts."""
 
-    def together(model, local, duration, schedule):
-        def one(local, duration, schedule):
-            in_run = with_run(model, own.unknowns(local))
-            states, _ = motion_under(in_run, own.start(local), duration, schedule, most=most)
+    def together(template, maps, shared, local, duration, modes):
+        def one(local, duration, modes):
+            leaves = free_leaves(layout, maps, template, shared, local)
+            states, _ = segment_motion(
+                layout, template, leaves, layout.start(local), duration, modes, most=most
+            )
             return states.position, states.velocity
 
-        return jax.vmap(one)(local, duration, schedule)
+        return jax.vmap(one)(local, duration, modes)
 
-    return KeptFunction(together, (0, 0), ("retrace", own, most))
+    return CachedFunction(together, (0, 0), ("retrace", layout, most))
+
+
+def _single(leaf):
+    """Numbers of a fitted model in single precision, which forecasts need no more than."""
+    return jnp.asarray(leaf, jnp.float32) if eqx.is_inexact_array(leaf) else leaf
+
+
+def _parameters(
+    problem: Problem,
+    values: np.ndarray,
+    covariance: np.ndarray,
+    half_widths: np.ndarray | None,
+    best: Outcome,
+) -> tuple[Parameter, ...]:
+    free = problem.parameters
+    errors = np.sqrt(np.maximum(np.diagonal(covariance), 0))
+    first = 0
+    for block in free.layout.shared:
+        if half_widths is not None and block.path == SURFACES and block.count == len(half_widths):
+            errors[first : first + block.count] = half_widths / np.sqrt(3)
+        first += block.count
+    counted = sum(found.chosen.sum(axis=0) * found.explained for found in problem.impacts)
+    parameters = report_parameters(
+        free,
+        values,
+        errors,
+        np.asarray(best.gradient),
+        1 / np.sqrt(problem.priors.precision),
+        np.asarray(counted),
+        np.asarray(best.estimate.spread),
+    )
+    return parameters if problem.sensor is None else parameters + sensor_parameters(problem.sensor)
+
+
+def _added(
+    problem: Problem, partition: Partition, local: np.ndarray, errors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each run adds to the parameters of all, from the segment that determines it best, and its
+    error."""
+    rows = [np.flatnonzero(partition.run == run) for run in range(len(problem.impacts))]
+    clearest = np.array([of_run[np.argmin(errors[of_run], axis=0)] for of_run in rows])
+    columns, first = np.arange(errors.shape[1]), problem.parameters.layout.state
+    return local[clearest, columns][:, first:], errors[clearest, columns][:, first:]
+
+
+def _diagnostics(
+    problem: Problem, motions: Sequence[Motion], noise: np.ndarray, *, by_gap: bool
+) -> Diagnostics:
+    # What is left below the resolution has a shape too, that of the network's last digits.
+    resolved = (noise > problem.priors.resolution)[None, :, None, None]
+    shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
+    return diagnose(
+        [residual.reshape(len(residual), -1) for residual in shown],
+        [_near(found) for found in problem.impacts],
+        noise,
+        problem.noise,
+        np.array([True, problem.recording.has_velocity]),
+        _half_ranges(problem.recording),
+        by_gap=by_gap,
+    )
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-    """Either covariance with every standard deviation raised to the greater of the two.
+    """The covariance with every standard deviation raised to that of the sandwich estimator, where that is
+    greater.
 
     Where the model explains the data both say the same; where it does not, runs disagree by more than noise.
     """
@@ -221,27 +283,23 @@ def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
     return covariance * factor[:, None] * factor[None, :]
 
 
-def _law_covariance(covariance: np.ndarray, unravel: SharedShape) -> np.ndarray:
-    """The blocks of a covariance that belong to the restitution of each contact."""
-    places = np.asarray(unravel(np.arange(len(covariance), dtype=float)).restitution, int)
-    return np.stack([covariance[np.ix_(rows, rows)] for rows in places])
-
-
-def _motions(recording, places: Layout, motion: State, segments: Segments, noise) -> tuple[Motion, ...]:
+def _motions(
+    recording: Recording, partition: Partition, motion: State, segments: Segments, noise: np.ndarray
+) -> tuple[Motion, ...]:
     """Segments put together again, run by run."""
     predicted = np.stack([np.asarray(motion.position), np.asarray(motion.velocity)], axis=2)
-    away = np.where(segments.known, predicted - segments.observed, np.nan) / noise[None, :, None, None]
+    residuals = np.where(segments.known, predicted - segments.observed, np.nan) / noise[None, :, None, None]
     result = []
     for index, run in enumerate(recording.runs):
-        rows = np.flatnonzero(places.run == index)
+        rows = np.flatnonzero(partition.run == index)
         states, residual = (
-            np.concatenate([part[row] for row in rows])[: len(run)] for part in (predicted, away)
+            np.concatenate([part[row] for row in rows])[: len(run)] for part in (predicted, residuals)
         )
         result.append(Motion(states[:, 0], states[:, 1], residual))
     return tuple(result)
 
 
-def _reach(recording: Recording) -> np.ndarray:
+def _half_ranges(recording: Recording) -> np.ndarray:
     """Half the range of positions and of velocities, the widest of all coordinates."""
     halves = []
     for channel in ("position", "velocity"):
@@ -261,30 +319,31 @@ def _near(found: Impacts, width: int = 5) -> np.ndarray:
     return np.concatenate([steps[:1], steps])
 
 
-def _with_margin(
-    model: ImpactNetwork, motions: Sequence[Motion], decided: Sequence[Plan]
-) -> tuple[ImpactNetwork, np.ndarray]:
+def _between_arrivals(
+    model: Mechanism, motions: Sequence[Motion], prescriptions: Sequence[Prescription]
+) -> tuple[Mechanism, np.ndarray]:
     """Surfaces halfway between positions tested with contact and without, and half of what lies between.
 
-    The CD-Lagrange step asks no more of them: a position below is a contact.
+    The CD-Lagrange step tells no more of them: a position below is a contact.
     """
-    geometry, shift = model.scene.geometry, np.array(model.contact.shift)
-    halves = np.full(shift.shape, np.inf)
-    touched = [[] for _ in shift]
-    passed = [[] for _ in shift]
-    for motion, plan in zip(motions, decided, strict=True):
+    stepper = model.stepper
+    assert isinstance(stepper, CDLagrange)
+    offset = np.array(model.geometry.offset)
+    touched, passed = [[[] for _ in offset] for _ in range(2)]
+    for motion, prescription in zip(motions, prescriptions, strict=True):
         tested = motion.position[:-1]
-        if model.detection == "arrival":
+        if stepper.detection == "arrival":
             tested = tested + model.step_size * motion.velocity[:-1]
-        gap = np.asarray(jax.vmap(geometry.gap)(jnp.asarray(tested)))
-        for j in range(len(shift)):
-            hit = plan.schedule[:, j] == SCHEDULED
-            touched[j] += list(gap[hit, j])
-            passed[j] += list(gap[~hit, j])
-    for j in range(len(shift)):
+        height = np.asarray(jax.vmap(model.geometry.gap)(jnp.asarray(tested))) + offset
+        for j in range(len(offset)):
+            hit = prescription.modes[:, j] == PRESCRIBED
+            touched[j] += list(height[hit, j])
+            passed[j] += list(height[~hit, j])
+    halves = np.full(offset.shape, np.inf)
+    for j in range(len(offset)):
         if touched[j]:
             highest = max(touched[j])
-            above = [gap for gap in passed[j] if gap > highest]
-            shift[j] = 0.5 * (highest + min(above)) if above else highest
+            above = [value for value in passed[j] if value > highest]
+            offset[j] = 0.5 * (highest + min(above)) if above else highest
             halves[j] = 0.5 * (min(above) - highest) if above else np.inf
-    return eqx.tree_at(lambda m: m.contact.shift, model, jnp.asarray(shift)), halves
+    return eqx.tree_at(lambda m: at(SURFACES)(m)[0], model, jnp.asarray(offset)), halves

@@ -1,4 +1,4 @@
-"""Scores of forecasts, and what the true equations would score."""
+"""Metrics of forecasts, the oracle, files of results and tables of them."""
 
 from carom.evaluation.held_out import HeldOutForecast, forecast_held_out, held_out_error, score_held_out
 from carom.evaluation.metrics import (

@@ -1,4 +1,4 @@
-"""All models on one recording, by what they forecast of the part that none of them has seen."""
+"""All models on one recording, ranked by their forecasts of the part that none of them has seen."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,13 +10,15 @@ import jax
 import numpy as np
 
 from carom.data import Learn, Recording, Split, hold_out
+from carom.digits import MISSING, number
 from carom.errors import InputError
-from carom.estimation import LatentSettings, fit_latent
-from carom.evaluation import forecast_held_out, held_out_error
+from carom.estimation import Settings, fit_recording
+from carom.evaluation.held_out import forecast_held_out, held_out_error
+from carom.evaluation.tables import Table
 from carom.fits import recording_hash
 from carom.models import MODELS, AbstractModel
 from carom.storage.atomic import atomic_write
-from carom.training import WindowedSettings, fit_windowed
+from carom.training import TrainingSettings, train
 
 PAPER_MODELS = ("cd-lagrange", "vin", "resnet", "contact-resnet")
 CAROM = "carom"
@@ -24,34 +26,34 @@ CAROM = "carom"
 
 @dataclass(frozen=True)
 class Ranked:
-    """One model's place.
+    """One model of a comparison.
 
     Arguments:
         model: its name; "carom" is the recipe of that name, the others are trained by the paper's.
-        error: root mean squared error of a coordinate over all that was held out; infinite where a forecast
+        error: root mean squared error of a coordinate over all held-out samples; infinite where a forecast
             diverged, None where the model cannot be fitted to these data.
-        errors: the same of every stretch that was held out.
-        seconds: that the fit took.
-        reason: why there is no error, or a doubt about the fit; else empty.
+        errors: the same for every held-out stretch.
+        seconds: duration of the fit.
+        reason: why there is no error, or what the diagnostics of the fit say; else empty.
     """
 
     model: str
     error: float | None
-    errors: tuple[float, ...]
-    seconds: float | None
-    reason: str
+    errors: tuple[float, ...] = ()
+    seconds: float | None = None
+    reason: str = ""
 
 
 def rank_models(
     recording: Recording,
     *,
     share: float,
-    latent: LatentSettings,
-    windowed: WindowedSettings,
+    ours: Settings,
+    paper: TrainingSettings,
     learn: Learn,
     hidden: int = 500,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
 ) -> tuple[Split, tuple[Ranked, ...]]:
     """Fit every model to the same part of a recording and rank them by their forecasts of the rest.
@@ -60,40 +62,57 @@ def rank_models(
 
     Arguments:
         recording: what was measured, with its scene.
-        share: what is held out.
-        latent: settings of the recipe carom.
-        windowed: settings of the paper's recipe.
-        learn: what the system file says is to be learned.
+        share: the share that is held out.
+        ours: settings of the recipe carom.
+        paper: settings of the paper's recipe.
+        learn: the parameters to be learned, from the system file.
         hidden: units in the hidden layer of the paper's models.
-        seed: of start weights and minibatches.
-        progress: called with the name of each model before its fit.
-        checkpoints: a folder where what is done is kept.
+        seed: of initial weights and minibatches.
+        progress: called with the fraction of models that are done, before each fit.
+        checkpoints: a directory for checkpoints.
     """
     split = hold_out(recording, share)
     if not split.held_out:
         raise InputError("A comparison needs something held out; choose a share greater than 0.")
+    names = (CAROM, *PAPER_MODELS)
     found = []
-    for name in (CAROM, *PAPER_MODELS):
+    for done, name in enumerate(names):
         if progress is not None:
-            progress(name)
+            progress(done / len(names))
         try:
             if name == CAROM:
-                fit = fit_latent(split.training, latent, seed=seed, checkpoints=checkpoints)
-                noise, reason = fit.noise, " ".join(fit.misfit.messages)
+                fit = fit_recording(split.training, ours, seed=seed, checkpoints=checkpoints)
+                noise, reason = fit.noise, " ".join(fit.diagnostics.messages)
             else:
                 untrained = _untrained(name, split.training, learn, hidden, seed)
-                fit = fit_windowed(untrained, split.training, windowed, seed=seed, checkpoints=checkpoints)
+                fit = train(untrained, split.training, paper, seed=seed, checkpoints=checkpoints)
                 noise, reason = None, ""
         except InputError as error:
-            found.append(Ranked(name, None, (), None, str(error)))
+            found.append(Ranked(name, None, reason=str(error)))
             continue
         if fit.failed:
-            found.append(Ranked(name, None, (), fit.seconds, "The fit failed."))
+            found.append(Ranked(name, None, seconds=fit.seconds, reason="The fit failed."))
             continue
         parts = tuple(forecast_held_out(fit.model, part, noise=noise, seed=seed) for part in split.held_out)
         errors = tuple(held_out_error((part,)) for part in parts)
-        found.append(Ranked(name, held_out_error(parts), errors, fit.seconds, reason))
+        error = held_out_error(parts)
+        if not np.isfinite(error):
+            reason = "A forecast diverged."
+        found.append(Ranked(name, error, errors, fit.seconds, reason))
     return split, tuple(sorted(found, key=lambda row: np.inf if row.error is None else row.error))
+
+
+def ranking_table(ranked: Sequence[Ranked], split: Split) -> Table:
+    """The ranking for a terminal."""
+    rows = []
+    for row in ranked:
+        shown = ("not fitted", MISSING)
+        if row.error is not None:
+            shown = number(row.error), number(float(np.median(row.errors)))
+        rows.append((row.model, *shown, MISSING if row.seconds is None else f"{row.seconds:.1f}"))
+    samples, runs = sum(len(part.future) for part in split.held_out), len(split.held_out)
+    caption = f"Forecasts of {samples} held-out samples in {runs} {'run' if runs == 1 else 'runs'}"
+    return Table(caption, ("model", "error of a position", "median over runs", "seconds"), tuple(rows))
 
 
 def _untrained(name: str, training: Recording, learn: Learn, hidden: int, seed: int) -> AbstractModel:
@@ -101,7 +120,7 @@ def _untrained(name: str, training: Recording, learn: Learn, hidden: int, seed: 
     if name == "cd-lagrange":
         options |= {"learn_inertia": learn.masses, "learn_damping": learn.damping}
     if name == "vin" and not training.has_velocity:
-        options["scheme"] = "stormer_verlet"  # the one that positions alone will do for
+        options["scheme"] = "stormer_verlet"  # the one that needs positions alone
     return MODELS[name].for_recording(training, key=jax.random.key(seed), **options)
 
 
@@ -109,14 +128,10 @@ def write_ranking(
     split: Split, ranked: Sequence[Ranked], path: Path, *, recording: Recording, settings: dict[str, Any]
 ) -> None:
     """Every number as JSON; an error that is not finite is null, with its reason."""
-    rows = []
-    for row in ranked:
-        diverged = row.error is not None and not np.isfinite(row.error)
-        errors = [error if np.isfinite(error) else None for error in row.errors]
-        reason = "The forecast left all bounds." if diverged else row.reason
-        rows.append(
-            asdict(row) | {"errors": errors, "reason": reason} | ({"error": None} if diverged else {})
-        )
+
+    def finite(value: float | None) -> float | None:
+        return value if value is not None and np.isfinite(value) else None
+
     document = {
         "recording_sha256": recording_hash(recording),
         "held_out": [
@@ -125,7 +140,10 @@ def write_ranking(
         ],
         "training_samples": split.training.samples,
         "settings": settings,
-        "models": rows,
+        "models": [
+            asdict(row) | {"error": finite(row.error), "errors": [finite(error) for error in row.errors]}
+            for row in ranked
+        ],
     }
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Forecasts of what was held out of a fit, and how good they are."""
+"""Forecasts of what was held out of a fit, and their errors."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,18 +11,18 @@ from carom.estimation import forecast_after
 from carom.models import AbstractModel
 
 NORMAL_BOUND = 1.645
-"""Standard deviations either side of the mean between which nine of ten normal numbers lie."""
+"""The 95th percentile of the standard normal distribution: 90 % lie within this many standard deviations."""
 
 
 class HeldOutForecast(NamedTuple):
-    """A forecast at the instants of a stretch that was held out.
+    """A forecast at the instants of a held-out stretch.
 
     Arguments:
         part: the stretch.
-        position: what the model expects.
-        low, high: what nine of ten alternatives lie between; None where there are none.
+        position: the model's forecast.
+        low, high: the 90 % credible band; None without posterior samples.
         noise: standard deviation of the measured positions; NaN where it is not known.
-        members: number of alternatives.
+        members: number of posterior samples.
     """
 
     part: HeldOut
@@ -39,7 +39,7 @@ class HeldOutForecast(NamedTuple):
 
     @property
     def covered(self) -> float | None:
-        """The share of the measured positions within the band, as wide as noise makes it."""
+        """The share of the measured positions within the 90 % credible band, widened by their noise."""
         if self.low is None or self.high is None or np.isnan(self.noise):
             return None
         measured = self.part.future.position
@@ -58,10 +58,10 @@ def forecast_held_out(
     noise: tuple[float, float] | None = None,
     seed: int = 0,
 ) -> HeldOutForecast:
-    """Forecast a stretch from the end of what came before it.
+    """Forecast a held-out stretch from the end of its history.
 
     Arguments:
-        model: what moves.
+        model: the fitted model.
         part: the stretch and its history.
         alternatives, noise, seed: as in `carom.estimation.forecast_after`.
     """
@@ -86,12 +86,12 @@ def score_held_out(
     *,
     noise: tuple[float, float] | None = None,
 ) -> float:
-    """The error of forecasts of all that was held out, without bands."""
+    """The error of the forecasts of all held-out stretches."""
     return held_out_error(tuple(forecast_held_out(model, part, noise=noise) for part in parts))
 
 
 def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:
-    """Root mean squared error of a coordinate over all that was held out; infinite where one diverged."""
+    """Root mean squared error of a coordinate over all held-out samples; infinite where one diverged."""
     squares = np.concatenate([one.squares.ravel() for one in forecasts])
     known = np.concatenate([np.isfinite(one.part.future.position).ravel() for one in forecasts])
     if not np.isfinite(squares[known]).all():

@@ -1,4 +1,4 @@
-"""How good a forecast is.
+"""Errors of forecasts, in positions and velocities, impacts, energy and overlap.
 
 All functions take NumPy arrays on the sample grid; `forecast` and `truth` are anything with `position` and
 `velocity` of shape (samples, bodies, dimension).

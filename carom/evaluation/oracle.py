@@ -1,7 +1,6 @@
 """The oracle: the true equations with only their physical parameters fitted.
 
-No learner can be expected to do better on the same data, so the distance to the oracle is the honest measure
-of one.
+No learner can be expected to do better on the same data, so errors are best compared with the oracle's.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,14 +9,18 @@ from functools import partial
 
 import numpy as np
 import scipy
+from jaxtyping import Float
 
 from carom.data import Recording, Truth, simulate
 from carom.errors import InputError
 from carom.evaluation.metrics import Motion
 from carom.systems import AbstractSystem
+from carom.systems.balls import AbstractBalls
 from carom.types import State
 
 Solve = Callable[[AbstractSystem, State, int], Motion]
+DIFFERENCE = 1e-5
+"""Step of the finite differences of a motion with respect to its parameters."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,12 @@ def fit_oracle(
     """Fit named parameters of a system to noisy runs by maximum likelihood, start states known.
 
     With Gaussian noise of equal size on all channels that is least squares over the whole recording. A bounce
-    that comes a sample later makes the sum of squares jump, so a grid over the bounds finds likely valleys,
-    and simplex searches find their bottoms.
+    that comes a sample later makes the sum of squares jump, so a grid over the bounds finds likely basins,
+    and simplex searches find their minima.
 
     Arguments:
         system: the true equations.
-        recording: what was measured, at a constant step; missing values are left out.
+        recording: the noisy runs, at a constant step; missing values are left out.
         bounds: lower and upper bound of each parameter to fit, such as {"gravity": (9, 11)}.
         starts: noise-free start state of every run, by default the system's own.
         truth: which solution of the equations the recording is compared with.
@@ -86,8 +89,8 @@ def fit_oracle(
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
     spacing = (upper - lower) / (grid - 1)
     likely = sorted(points, key=squared_error)[: 4 * len(names)]
-    valleys = [_descend(squared_error, point, spacing, lower, upper) for point in likely]
-    found = min(valleys, key=lambda valley: valley.fun)
+    minima = [_descend(squared_error, point, spacing, lower, upper) for point in likely]
+    found = min(minima, key=lambda minimum: minimum.fun)
     parameters = dict(zip(names, map(float, found.x), strict=True))
     return OracleFit(replace(system, **parameters), parameters, float(found.fun))
 
@@ -116,3 +119,39 @@ def _descend(function, start, spacing, lower, upper) -> "scipy.optimize.Optimize
         bounds=list(zip(lower, upper, strict=True)),
         options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-9, "maxfev": 200 * len(start)},
     )
+
+
+def fit_ball_oracle(
+    make: Callable[[Float[np.ndarray, "parameters"]], AbstractBalls],
+    guess: Float[np.ndarray, "parameters"],
+    recording: Recording,
+    starts: State,
+    *,
+    iterations: int = 3,
+) -> Float[np.ndarray, "parameters"]:
+    """Parameters of balls by least squares over positions and velocities, all runs together (Gauss–Newton).
+
+    With the true start states and equal Gaussian noise that is maximum likelihood: no learner, who has to
+    find the starts too, can be expected to do better.
+
+    Arguments:
+        make: the system with these parameters.
+        guess: where to begin, such as the true values: the oracle may know them.
+        recording: runs of one length with velocities, in the order of the starts.
+        starts: noise-free start states, with a leading axis of runs.
+    """
+    observed = np.stack([np.stack([run.position, run.velocity]) for run in recording.runs], axis=2)  # pyright: ignore
+
+    def residuals(values: np.ndarray) -> np.ndarray:
+        motion = make(values).motions(starts, steps=observed.shape[1] - 1, step_size=recording.step_size)
+        return (np.stack([motion.position, motion.velocity]) - observed).ravel()
+
+    values = np.array(guess, float)
+    for _ in range(iterations):
+        here = residuals(values)
+        # Backwards: a restitution of 1 has nothing above it.
+        columns = [
+            (here - residuals(values - DIFFERENCE * unit)) / DIFFERENCE for unit in np.eye(len(values))
+        ]
+        values = values - np.linalg.lstsq(np.stack(columns, axis=1), here, rcond=None)[0]
+    return values

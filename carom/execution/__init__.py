@@ -1,1 +1,1 @@
-"""Independent tasks on several processes, with finished ones kept on disk."""
+"""Independent tasks on local processes or a dask cluster, with their results stored on disk."""

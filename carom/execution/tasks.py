@@ -1,68 +1,103 @@
-"""Pieces of a long run: each finished one lies in a file of its own, so that a killed run continues."""
+"""Tasks with weights, progress and stored results, so that an interrupted run continues."""
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 import carom
-from carom.execution.workers import Task, Tell, run_tasks
+from carom.execution.executor import AbstractExecutor, ProgressCallback, SerialExecutor
+from carom.execution.local import LocalExecutor
 from carom.storage.result_file import read_result, write_result
 
 Result = dict[str, Any]
 
 
-class Piece(NamedTuple):
-    """A result to make.
+@dataclass(frozen=True)
+class Task:
+    """A function call whose result may be stored.
 
     Arguments:
-        path: where it is kept.
+        function: called with `arguments` and a `ProgressCallback`; a module's function, so that other
+            processes find it.
+        arguments: its positional arguments.
+        weight: amount of work relative to the other tasks.
+        path: the file that stores the result, a JSON object; None to store nothing.
         fingerprint: changes with everything that the result depends on.
-        function: makes it; picklable where there is more than one worker.
-        cost: how much work it is beside the others.
     """
 
-    path: Path
-    fingerprint: str
-    function: Callable[[Tell], Result]
-    cost: float
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    weight: int | float = 1
+    path: Path | None = None
+    fingerprint: str = ""
 
 
-def unfinished(path: Path) -> Path:
-    """The folder of checkpoints of a result that is being made."""
+def run_tasks(
+    tasks: Sequence[Task],
+    *,
+    workers: int = 1,
+    executor: AbstractExecutor | None = None,
+    progress: ProgressCallback | None = None,
+) -> list[Any]:
+    """Return the results of all tasks in their order; stored results are not computed again.
+
+    Arguments:
+        tasks: the heaviest are started first.
+        workers: local processes; with one, tasks run in this process.
+        executor: used instead of local processes, and not closed.
+        progress: called with the fraction of all work that is done, of what was not stored.
+    """
+    results = [stored_result(task) for task in tasks]
+    missing = [index for index, result in enumerate(results) if result is None]
+    missing.sort(key=lambda index: -tasks[index].weight)
+    total = sum(tasks[index].weight for index in missing)
+    fractions = dict.fromkeys(missing, 0.0)
+
+    def report(number: int, fraction: float) -> None:
+        fractions[missing[number]] = fraction
+        if progress is not None:
+            progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
+
+    functions = [partial(_execute, tasks[index]) for index in missing]
+    own = SerialExecutor() if workers == 1 else LocalExecutor(max(1, min(workers, len(missing))))
+    with nullcontext(executor) if executor is not None else own as used:
+        for number, result in used.run(functions, report):
+            results[missing[number]] = result
+            report(number, 1.0)
+    return results
+
+
+def stored_result(task: Task) -> Result | None:
+    """The result of an earlier run, if there is one and nothing that it depends on has changed."""
+    if task.path is None or not task.path.exists():
+        return None
+    result = read_result(task.path)
+    return result if result.get("fingerprint") == task.fingerprint else None
+
+
+def checkpoint_directory(path: Path) -> Path:
+    """Where a task whose result belongs to `path` may keep checkpoints; removed with the result's arrival."""
     return path.with_suffix(".unfinished")
 
 
-def run_pieces(pieces: Sequence[Piece], *, workers: int = 1, progress: Tell | None = None) -> list[Result]:
-    """The results of all pieces in their order; only those that are not there yet are made.
-
-    Versions, the device and the fingerprint are noted in each.
-    """
-    results = [_kept(piece) for piece in pieces]
-    missing = [index for index, result in enumerate(results) if result is None]
-    tasks = [Task(partial(_make, pieces[index]), pieces[index].cost) for index in missing]
-    for index, result in zip(missing, run_tasks(tasks, workers=workers, progress=progress), strict=True):
-        results[index] = result
-    return [result for result in results if result is not None]
-
-
-def _kept(piece: Piece) -> Result | None:
-    if not piece.path.exists():
-        return None
-    result = read_result(piece.path)
-    return result if result.get("fingerprint") == piece.fingerprint else None
-
-
-def _make(piece: Piece, tell: Tell) -> Result:
+def _execute(task: Task, progress: ProgressCallback) -> Any:
+    if task.path is None:
+        return task.function(*task.arguments, progress)
+    # A worker that was given up for lost may have finished the task all the same.
+    if (stored := stored_result(task)) is not None:
+        return stored
     result = {
         "versions": {"carom": carom.__version__, "jax": jax.__version__},
         "device": jax.devices()[0].device_kind,
-        "fingerprint": piece.fingerprint,
-        **piece.function(tell),
+        "fingerprint": task.fingerprint,
+        **task.function(*task.arguments, progress),
     }
-    write_result(piece.path, result)
-    shutil.rmtree(unfinished(piece.path), ignore_errors=True)
+    write_result(task.path, result)
+    shutil.rmtree(checkpoint_directory(task.path), ignore_errors=True)
     return result

@@ -2,31 +2,28 @@
 
 from carom.fits.fit import fit
 from carom.fits.fit_directory import (
-    FinishedRun,
-    load_alternatives_of,
-    load_finished_run,
-    load_recording_of,
-    load_run,
-    noise_in,
+    FitDirectory,
+    UnfinishedFit,
+    load_fit_directory,
+    load_fitted_model,
+    new_fit_directory,
+    noise_from_notes,
     recording_hash,
-    save_run,
+    save_fit,
 )
 from carom.fits.model_file import load_model, read_notes, save_model
-from carom.fits.new_fit_directory import NewRun, new_run_folder
 
 __all__ = [
-    "FinishedRun",
-    "NewRun",
+    "FitDirectory",
+    "UnfinishedFit",
     "fit",
-    "load_alternatives_of",
-    "load_finished_run",
+    "load_fit_directory",
+    "load_fitted_model",
     "load_model",
-    "load_recording_of",
-    "load_run",
-    "new_run_folder",
-    "noise_in",
+    "new_fit_directory",
+    "noise_from_notes",
     "read_notes",
     "recording_hash",
+    "save_fit",
     "save_model",
-    "save_run",
 ]

@@ -3,92 +3,101 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 from carom.data import Recording
 from carom.errors import InputError
-from carom.estimation.detection.touch_sensor import Touch
-from carom.estimation.parameters.unknowns import Learned
-from carom.estimation.result import LatentFit
-from carom.estimation.settings import LatentSettings
-from carom.estimation.stages import fit_latent
+from carom.estimation import Fit, Settings, fit_recording
 from carom.models import AbstractModel
-from carom.training.loss import WindowedSettings
-from carom.training.recipe import Fit, fit_windowed
+from carom.training import TrainingResult, TrainingSettings, train
 from carom.types import State
+
+Progress = Callable[[float], None]
 
 
 @overload
 def fit(
     subject: Recording,
     *,
-    settings: LatentSettings | None = None,
-    touch: Touch | None = None,
-    learned: Learned | None = None,
+    settings: Settings | None = None,
+    learn: Sequence[str] | None = None,
+    touch: str | None = None,
     starts: Sequence[State] | None = None,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     checkpoints: Path | None = None,
-) -> LatentFit: ...
+) -> Fit: ...
 
 
 @overload
 def fit(
     subject: AbstractModel,
     recording: Recording,
-    settings: WindowedSettings | None = None,
+    settings: TrainingSettings | None = None,
     *,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     checkpoints: Path | None = None,
-) -> Fit: ...
+) -> TrainingResult: ...
 
 
 def fit(
     subject: Recording | AbstractModel,
     recording: Recording | None = None,
-    settings: LatentSettings | WindowedSettings | None = None,
+    settings: Settings | TrainingSettings | None = None,
     *,
-    touch: Touch | None = None,
-    learned: Learned | None = None,
+    learn: Sequence[str] | None = None,
+    touch: str | None = None,
     starts: Sequence[State] | None = None,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     checkpoints: Path | None = None,
-) -> LatentFit | Fit:
-    """Fit a recording by the recipe `carom`, or train a given model on one by the paper's recipe.
+) -> Fit | TrainingResult:
+    """Fit a recording by our recipe, or train a given model on one by the paper's recipe.
 
     Arguments:
         subject: a recording; or a model to train by the paper's recipe.
         recording: what that model is trained on.
-        settings: hyperparameters of the recipe.
+        settings: those of the recipe.
+        learn: parameters to estimate, instead of those in `settings`. Surfaces are always estimated along
+        unless
+            `settings` say otherwise.
         touch: what touch readings mean, instead of what `settings` say; "inferred" by default.
-        learned: physical parameters to estimate, instead of what `settings` say.
         starts: start states of the runs where they are known exactly.
         seed: of initial weights and minibatches.
-        progress: called with the share of the work done; by the recipe `carom`, that seems done.
-        checkpoints: a folder where what is done is kept: the same call continues there after the process was
+        progress: called with the share of the work done, as far as is known.
+        checkpoints: a folder where intermediate states are kept: the same call continues there after the
+        process was
             killed, and gives the same result to the last bit. It is the caller's to remove.
 
     Example:
         >>> import carom
         >>> ball = carom.systems.BouncingBall(restitution=0.9)
-        >>> recording = carom.simulate(ball, steps=150, step_size=0.02, noise=0.1, seed=1)
-        >>> fit = carom.fit(recording, learned=carom.Learned(restitution="constant"))
+        >>> recording = carom.simulate(ball, steps=150, step_size=0.02, noise=0.05, seed=1)
+        >>> fit = carom.fit(recording, learn=["restitution"])
         >>> abs(fit.parameters[0].value - 0.9) < 0.02
         True
     """
-    if isinstance(subject, AbstractModel):
-        if recording is None or isinstance(settings, LatentSettings):
-            raise InputError("To train a model, pass a recording and settings of the paper's recipe.")
-        return fit_windowed(
-            subject, recording, settings, seed=seed, progress=progress, checkpoints=checkpoints
+    if isinstance(subject, Recording):
+        if recording is not None or isinstance(settings, TrainingSettings):
+            raise InputError(
+                "To train a model by the paper's recipe, pass the model first: fit(model, recording)."
+            )
+        chosen = settings or Settings()
+        changes: dict[str, Any] = {} if touch is None else {"touch": touch}
+        if learn is not None:
+            placed = {"surfaces", "surfaces-per-run", "radii"} & set(learn)
+            changes["learn"] = tuple(learn) if placed or settings is not None else (*learn, "surfaces")
+        return fit_recording(
+            subject,
+            replace(chosen, **changes),
+            starts=starts,
+            seed=seed,
+            progress=progress,
+            checkpoints=checkpoints,
         )
-    if recording is not None or isinstance(settings, WindowedSettings):
-        raise InputError("To fit a recording by the recipe carom, pass it alone, with its own settings.")
-    chosen = settings or LatentSettings()
-    if touch is not None:
-        chosen = replace(chosen, touch=touch)
-    if learned is not None:
-        chosen = replace(chosen, learned=learned)
-    return fit_latent(subject, chosen, starts=starts, seed=seed, progress=progress, checkpoints=checkpoints)
+    if recording is None:
+        raise InputError("To train a model, pass the recording after it: fit(model, recording).")
+    if isinstance(settings, Settings) or learn is not None or touch is not None or starts is not None:
+        raise InputError("learn, touch and starts are for our recipe: fit(recording, learn=…).")
+    return train(subject, recording, settings, seed=seed, progress=progress, checkpoints=checkpoints)

@@ -1,9 +1,16 @@
-"""The folder that a fit leaves behind: the model, its history, and what made it."""
+"""The directory that a fit leaves behind: the model, what it was fitted to, how, and what was found.
+
+A manifest with the SHA-256 of every file is written last: a directory with a manifest is complete, and its
+files belong to the same fit.
+"""
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,48 +21,151 @@ from jaxtyping import Float
 from carom.data import Recording, Split, read_recording, write_recording
 from carom.data import hold_out as hold_out_share
 from carom.errors import InputError
-from carom.estimation.result import LatentFit
-from carom.fits.model_file import load_model, read_notes, save_model
-from carom.fits.posterior_file import load_alternatives, save_alternatives
+from carom.estimation.result import Fit
+from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
 from carom.models import AbstractModel
-from carom.storage.atomic import atomic_write
-from carom.storage.input_file import complaint, require_file
+from carom.storage.atomic import atomic_write, folder_made, make_folder
+from carom.storage.input_file import complaint, require_file, shown
+from carom.storage.lock import locked
 from carom.storage.tensor_file import read_tensors, write_tensors
-from carom.training.recipe import Fit
+from carom.training import TrainingResult
 
-MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "run.json"
-ALTERNATIVES, MOTIONS, RECORDING = "alternatives.safetensors", "motions.safetensors", "recording.parquet"
-TIMING = "timing.json"
-UNFINISHED = ".carom-unfinished"
-"""Where a fit works until its run is whole."""
-MAXIMUM_HISTORY_BYTES = 2**25
-OTHERS = (HISTORY, SUMMARY, TIMING, ALTERNATIVES, MOTIONS, RECORDING)
-"""What a run folder holds besides the model; a fit by the paper's recipe has no motions, one alone no
-alternatives. All but the timing are the same, byte for byte, whenever the same fit is made."""
+MODEL, POSTERIOR, TRAJECTORIES = "model.safetensors", "posterior.safetensors", "trajectories.safetensors"
+SUMMARY, HISTORY, RECORDING, MANIFEST = "fit.json", "history.jsonl", "recording.parquet", "manifest.json"
+FILES = (MODEL, POSTERIOR, TRAJECTORIES, SUMMARY, HISTORY, RECORDING)
+"""What the manifest lists. A fit by the paper's recipe has no trajectories, a single training no posterior.
+All of them are the same, byte for byte, whenever the same fit is made."""
+UNFINISHED, DISCARDED = ".carom-unfinished", ".carom-finished"
+"""Where a fit works until it is complete, and the name of that folder while it is being removed."""
+FILES_OF_0_9 = ("run.json", "timing.json", "alternatives.safetensors", "motions.safetensors")
+MAXIMUM_TEXT_BYTES, MAXIMUM_BYTES = 2**25, 2**33
+"""The largest history or manifest that is read, and the largest file of any kind."""
 
 
-def save_run(
-    fit: Fit | LatentFit,
+class Trajectory(NamedTuple):
+    """A run of the recording as the fitted model passes through it."""
+
+    position: Float[np.ndarray, "samples bodies dimension"]
+    velocity: Float[np.ndarray, "samples bodies dimension"]
+
+
+class FitDirectory(NamedTuple):
+    """The contents of a fit directory.
+
+    Arguments:
+        model: what was fitted.
+        notes: how, and what was found.
+        recording: everything that was measured, including what was held out.
+        split: the same in two parts, as the fit had it.
+        posterior: samples of the model's posterior (recipe carom) or the members of an ensemble (recipe
+            paper), stacked along a leading axis; None where there are none.
+        trajectories: every run of the training part as fitted; none for the paper's recipe.
+        history: one mapping per round or epoch.
+    """
+
+    model: AbstractModel
+    notes: dict[str, Any]
+    recording: Recording
+    split: Split
+    posterior: AbstractModel | None
+    trajectories: tuple[Trajectory, ...]
+    history: tuple[dict[str, float], ...]
+
+
+class UnfinishedFit(NamedTuple):
+    """Where a fit puts its results.
+
+    Arguments:
+        files: an empty folder to save the fit into.
+        checkpoints: for intermediate states, which outlive the process.
+    """
+
+    files: Path
+    checkpoints: Path
+
+    def discard_checkpoints(self) -> None:
+        """Remove the intermediate states: continuing from them would fail again."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+
+@contextmanager
+def new_fit_directory(folder: Path, *, overwrite: bool) -> Iterator[UnfinishedFit]:
+    """Yield folders to work in inside `folder`, and move the files of the fit into it at the end.
+
+    A directory with a fit in it is refused unless `overwrite` is set, and so is one that another command is
+    working in. An error inside, Ctrl-C included, leaves an older fit as it was, and keeps the checkpoints of
+    this one: the same fit continues from there, as it does after the process was killed.
+    """
+    target = folder.resolve()
+    unfinished = target / UNFINISHED
+    files, complete = unfinished / "files", unfinished / "complete"
+    checkpoints = unfinished / "checkpoints"
+    with folder_made(target), locked(target):
+        shutil.rmtree(target / DISCARDED, ignore_errors=True)
+        if is_finished(target) and not overwrite:
+            problem = "there is a fit in this directory; choose another or pass --overwrite"
+            raise InputError(f"{folder}: {problem}.")
+        shutil.rmtree(files, ignore_errors=True)  # half-saved by a killed command
+        try:
+            make_folder(files)
+            yield UnfinishedFit(files, checkpoints)
+            _move_into_place(folder, target, files, complete)
+        except BaseException:
+            shutil.rmtree(files, ignore_errors=True)
+            for path in (checkpoints, unfinished):
+                with suppress(OSError):  # checkpoints stay
+                    path.rmdir()
+            raise
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a directory holds a fit, with nothing left to do for the command that makes it."""
+    # With all files ready but some not yet in place, a killed command was about to finish. A model without a
+    # manifest is a fit of version 0.9, which nobody should lose either.
+    there = (folder / MANIFEST).exists() or (folder / MODEL).exists()
+    return there and not (folder / UNFINISHED / "complete").exists()
+
+
+def _move_into_place(folder: Path, target: Path, files: Path, complete: Path) -> None:
+    try:
+        shutil.rmtree(complete, ignore_errors=True)
+        files.rename(complete)
+        # The manifest goes first and comes last: a directory with a manifest is complete.
+        (target / MANIFEST).unlink(missing_ok=True)
+        for name in (*FILES_OF_0_9, *FILES, MANIFEST):
+            if (complete / name).exists():
+                (complete / name).replace(target / name)
+            else:
+                (target / name).unlink(missing_ok=True)
+        complete.parent.rename(target / DISCARDED)
+        shutil.rmtree(target / DISCARDED)
+    except OSError as error:
+        reason = f"the files of the fit cannot be moved into place ({error.strerror})"
+        raise InputError(f"{folder}: {reason}; the same command tries again.") from error
+
+
+def save_fit(
+    fit: Fit | TrainingResult,
     folder: str | os.PathLike[str],
     *,
     recording: Recording,
     recording_path: Path,
     seed: int,
     hold_out: float = 0.0,
-    alternatives: AbstractModel | None = None,
+    ensemble: AbstractModel | None = None,
     names: Sequence[str] = (),
 ) -> None:
-    """Write the files of a run into a folder, which must exist.
+    """Write the files of a fit into a directory, which must exist.
 
     Arguments:
         fit: the result.
-        folder: where to.
-        recording: all that was measured, with what was held out.
+        folder: the directory.
+        recording: everything that was measured, including what was held out.
         recording_path: the file it came from; its name is kept.
         seed: of the fit.
         hold_out: the share that the fit did not see.
-        alternatives: the same training from other seeds; a fit by the recipe carom brings its own.
-        names: what the position columns were called, for figures.
+        ensemble: the same training from other seeds; a fit by the recipe carom has its own posterior samples.
+        names: the names of the position columns, for figures.
     """
     folder = Path(folder)
     notes: dict[str, Any] = {
@@ -66,134 +176,103 @@ def save_run(
         "hold_out": hold_out,
         "names": list(names),
     }
-    if isinstance(fit, LatentFit):
-        first = fit.motions[0]
-        start = (*np.ravel(first.position[0]), *np.ravel(first.velocity[0]))
-        notes |= _findings(fit)
-        alternatives = fit.draws
-        write_tensors(
-            folder / MOTIONS,
-            {
-                f"{number}.{channel}": getattr(motion, channel)
-                for number, motion in enumerate(fit.motions)
-                for channel in Retraced._fields
-            },
-            {"runs": len(fit.motions)},
-        )
-        history = [
-            {"round": number, "log_likelihood": value} for number, value in enumerate(fit.history, start=1)
-        ]
-    else:
-        start = None
-        if recording.has_velocity:
-            state = recording.start
-            start = (*np.ravel(state.position), *np.ravel(state.velocity))
-        epochs = zip(*(np.asarray(part, float) for part in fit.history), strict=True)
-        history = [
-            {"epoch": epoch, **dict(zip(fit.history._fields, losses, strict=True))}
-            for epoch, losses in enumerate(epochs, start=1)
-        ]
-    if start is not None:
-        notes["start"] = [float(x) for x in start]
-    with atomic_write(folder / HISTORY) as temporary:
-        temporary.write_text("\n".join(json.dumps(line) for line in history) + "\n")
-    with atomic_write(folder / SUMMARY) as temporary:
-        temporary.write_text(json.dumps(notes, indent=2) + "\n")
-    with atomic_write(folder / TIMING) as temporary:
-        temporary.write_text(json.dumps({"seconds": fit.seconds}) + "\n")
+    notes |= _notes_of_estimation(fit) if isinstance(fit, Fit) else _notes_of_training(recording)
+    posterior = fit.samples if isinstance(fit, Fit) else ensemble
+    if isinstance(fit, Fit):
+        trajectories = {
+            f"{number}.{channel}": getattr(motion, channel)
+            for number, motion in enumerate(fit.motions)
+            for channel in Trajectory._fields
+        }
+        write_tensors(folder / TRAJECTORIES, trajectories, {"runs": len(fit.motions)})
+    if posterior is not None:
+        save_posterior(posterior, folder / POSTERIOR)
     write_recording(recording, folder / RECORDING)
-    if alternatives is not None:
-        save_alternatives(alternatives, folder / ALTERNATIVES)
+    _write_text(folder / HISTORY, "\n".join(json.dumps(line) for line in _history(fit)))
+    _write_text(folder / SUMMARY, json.dumps(notes, indent=2))
     save_model(fit.model, folder / MODEL, notes=notes)
+    write_manifest(folder, seconds=fit.seconds)
 
 
-def _findings(fit: LatentFit) -> dict[str, Any]:
-    """Parameters, noise, impacts and doubts, as the run folder keeps them."""
-    return {
-        "parameters": [asdict(parameter) for parameter in fit.parameters],
-        "noise": [None if np.isnan(value) else value for value in fit.noise],
-        "misfit": list(fit.misfit.messages),
-        "impacts": [np.argwhere(found.chosen).tolist() for found in fit.impacts],
-        "log_likelihood": fit.log_likelihood,
-    }
+def write_manifest(folder: Path, *, seconds: float) -> None:
+    """Declare the files in a directory to belong to one fit, which took so long."""
+    files = {name: _hash(folder / name) for name in FILES if (folder / name).exists()}
+    # Times differ whenever a fit is repeated; here they change no other file.
+    _write_text(folder / MANIFEST, json.dumps({"seconds": seconds, "sha256": files}, indent=2))
 
 
-def load_run(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any]]:
-    """The model of a run folder, or of a model file, and its notes."""
-    path = Path(path)
-    model_path = path / MODEL if path.is_dir() else path
-    if path.is_dir() and not model_path.exists():
-        if (path / UNFINISHED).exists():
-            raise InputError(f"{path}: the fit in this folder is not finished; its command continues it.")
-        raise InputError(f"{path}: this folder has no {MODEL}; name one that `carom fit` wrote.")
-    return load_model(model_path), read_notes(model_path)
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a fit directory: the `seconds` that the fit took, and the `sha256` of its files."""
+    path = folder / MANIFEST
+    if not path.exists():
+        raise _not_a_fit_directory(folder)
+    require_file(path, maximum_bytes=MAXIMUM_TEXT_BYTES, kind="manifest")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(manifest["sha256"], dict) and isinstance(manifest["seconds"], int | float):
+            return manifest
+        raise TypeError("the entries are of other types")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise complaint(path, "this is not the manifest of a fit; fit it again") from error
 
 
-class Retraced(NamedTuple):
-    """A run as a fit retraces it."""
-
-    position: Float[np.ndarray, "samples bodies dimension"]
-    velocity: Float[np.ndarray, "samples bodies dimension"]
-
-
-class FinishedRun(NamedTuple):
-    """All that a run folder holds.
-
-    Arguments:
-        model: what was fitted.
-        notes: how, and what was found.
-        recording: all that was measured, with what was held out.
-        split: the same in two parts, as the fit had it.
-        alternatives: models that the data do not tell from this one; None where there are none.
-        motions: every run of the training part as the fit retraces it; none for the paper's recipe.
-        history: one mapping per round or epoch.
-    """
-
-    model: AbstractModel
-    notes: dict[str, Any]
-    recording: Recording
-    split: Split
-    alternatives: AbstractModel | None
-    motions: tuple[Retraced, ...]
-    history: tuple[dict[str, float], ...]
+def _require_matching_files(folder: Path) -> None:
+    """Refuse a directory in which a file is missing, damaged, or from another fit."""
+    expected = read_manifest(folder)["sha256"]
+    found = {name: _hash(folder / name) for name in FILES if (folder / name).exists()}
+    wrong = [name for name in FILES if expected.get(name) != found.get(name)]
+    if not wrong:
+        return
+    # Where most do not match, it is the manifest that was swapped; a recording may be the same in both fits.
+    name = MANIFEST if 2 * len(wrong) > len(found) > 1 else wrong[0]
+    state = "does not belong to this fit, or was changed" if (folder / name).exists() else "is missing"
+    raise InputError(f"{folder}: {name} {state}; restore it or fit again.")
 
 
-def load_alternatives_of(path: Path, model: AbstractModel) -> AbstractModel | None:
-    """The alternatives in a run folder; None where it has none, or where a model file was named."""
-    file = path / ALTERNATIVES
-    return load_alternatives(file, model) if path.is_dir() and file.exists() else None
-
-
-def load_recording_of(path: Path, model: AbstractModel) -> Recording:
-    """The recording that a run folder keeps."""
-    file = path / RECORDING
-    if not (path.is_dir() and file.exists()):
-        raise InputError(f"{path}: there is no {RECORDING} in it; name a run folder that `carom fit` wrote.")
-    return read_recording(file, scene=model.scene, missing=("position", "velocity"))
-
-
-def load_finished_run(path: str | os.PathLike[str]) -> FinishedRun:
-    """Read a run folder whole."""
-    path = Path(path)
-    model, notes = load_run(path)
-    recording = load_recording_of(path, model)
-    share = notes.get("hold_out", 0.0)
-    if isinstance(share, bool) or not isinstance(share, int | float):
-        raise InputError(f"{path / MODEL}: the share that was held out is not a number; fit it again.")
-    split = hold_out_share(recording, float(share))
-    return FinishedRun(
-        model,
-        notes,
-        recording,
-        split,
-        load_alternatives_of(path, model),
-        _load_motions(path / MOTIONS, split.training) if (path / MOTIONS).exists() else (),
-        _load_history(path / HISTORY),
+def _not_a_fit_directory(folder: Path) -> InputError:
+    if (folder / UNFINISHED).exists():
+        return InputError(f"{folder}: the fit in this directory is not finished; its command continues it.")
+    if not (folder / MODEL).exists():
+        return InputError(f"{folder}: this is not a fit directory; name one that `carom fit` wrote.")
+    recording = "RECORDING"
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        recording = json.loads((folder / "run.json").read_text(encoding="utf-8"))["recording"]
+    command = shlex.join(["carom", "fit", shown(recording), "--out", shown(folder), "--overwrite"])
+    return complaint(
+        folder,
+        "this directory was written by Carom 0.9 or older, or its manifest is missing; fit the recording "
+        f"again, with the same options, by {command}",
     )
 
 
-def noise_in(notes: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Standard deviations of positions and velocities, where a fit has noted any that make sense."""
+def load_fitted_model(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any]]:
+    """The model and its notes from a fit directory or a model file."""
+    path = Path(path)
+    if path.is_dir():
+        _require_matching_files(path)
+        path = path / MODEL
+    return read_model_file(path)
+
+
+def load_fit_directory(path: str | os.PathLike[str]) -> FitDirectory:
+    """Read everything in a fit directory."""
+    path = Path(path)
+    if not path.is_dir():
+        raise InputError(f"{path}: this is not a fit directory; name one that `carom fit` wrote.")
+    model, notes = load_fitted_model(path)
+    recording = read_recording(path / RECORDING, scene=model.scene, missing=("position", "velocity"))
+    share = notes.get("hold_out", 0.0)
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise complaint(path / MODEL, "the share that was held out is not a number; fit it again")
+    split = hold_out_share(recording, float(share))
+    posterior = load_posterior(path / POSTERIOR, model) if (path / POSTERIOR).exists() else None
+    trajectories = _load_trajectories(path / TRAJECTORIES, split.training)
+    history = _load_history(path / HISTORY)
+    return FitDirectory(model, notes, recording, split, posterior, trajectories, history)
+
+
+def noise_from_notes(notes: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Standard deviations of positions and velocities, where the fit estimated them."""
     noise = notes.get("noise")
     if not isinstance(noise, list) or len(noise) != 2:
         return None
@@ -201,19 +280,62 @@ def noise_in(notes: Mapping[str, Any]) -> tuple[float, float] | None:
     return None if np.isnan(values[0]) else (values[0], values[1])
 
 
-def _load_motions(file: Path, training: Recording) -> tuple[Retraced, ...]:
-    _, tensors = read_tensors(file, kind="set of motions")
-    motions = []
+def recording_hash(recording: Recording) -> str:
+    """A hash of all samples, to identify the data that a model was fitted to."""
+    digest = hashlib.sha256()
+    for run in recording.runs:
+        digest.update(repr(run.position.shape).encode())
+        for channel in (run.time, run.position, run.velocity, run.touch):
+            if channel is not None:
+                digest.update(np.ascontiguousarray(channel).tobytes())
+    return digest.hexdigest()
+
+
+def _notes_of_estimation(fit: Fit) -> dict[str, Any]:
+    first = fit.motions[0]
+    start = (*np.ravel(first.position[0]), *np.ravel(first.velocity[0]))
+    return {
+        "parameters": [asdict(parameter) for parameter in fit.parameters],
+        "noise": [None if np.isnan(value) else value for value in fit.noise],
+        "diagnostics": list(fit.diagnostics.messages),
+        "impacts": [np.argwhere(found.chosen).tolist() for found in fit.impacts],
+        "log_likelihood": fit.log_likelihood,
+        "start": [float(x) for x in start],
+    }
+
+
+def _notes_of_training(recording: Recording) -> dict[str, Any]:
+    if not recording.has_velocity:
+        return {}
+    state = recording.start
+    return {"start": [float(x) for x in (*np.ravel(state.position), *np.ravel(state.velocity))]}
+
+
+def _history(fit: Fit | TrainingResult) -> list[dict[str, Any]]:
+    if isinstance(fit, Fit):
+        return [{"round": number, "log_likelihood": x} for number, x in enumerate(fit.history, start=1)]
+    epochs = zip(*(np.asarray(part, float) for part in fit.history), strict=True)
+    return [
+        {"epoch": epoch, **dict(zip(fit.history._fields, losses, strict=True))}
+        for epoch, losses in enumerate(epochs, start=1)
+    ]
+
+
+def _load_trajectories(file: Path, training: Recording) -> tuple[Trajectory, ...]:
+    if not file.exists():
+        return ()
+    _, tensors = read_tensors(file, kind="set of trajectories")
+    trajectories = []
     for number, run in enumerate(training.runs):
-        position, velocity = (tensors.get(f"{number}.{channel}") for channel in Retraced._fields)
+        position, velocity = (tensors.get(f"{number}.{channel}") for channel in Trajectory._fields)
         if position is None or velocity is None or {position.shape, velocity.shape} != {run.position.shape}:
-            raise complaint(file, "the motions are not those of the recording beside them; fit it again")
-        motions.append(Retraced(position.astype(float), velocity.astype(float)))
-    return tuple(motions)
+            raise complaint(file, "the trajectories are not those of the recording beside them; fit it again")
+        trajectories.append(Trajectory(position.astype(float), velocity.astype(float)))
+    return tuple(trajectories)
 
 
 def _load_history(file: Path) -> tuple[dict[str, float], ...]:
-    require_file(file, maximum_bytes=MAXIMUM_HISTORY_BYTES, kind="history")
+    require_file(file, maximum_bytes=MAXIMUM_TEXT_BYTES, kind="history")
     try:
         lines = tuple(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
     except (OSError, ValueError, RecursionError) as error:
@@ -224,12 +346,12 @@ def _load_history(file: Path) -> tuple[dict[str, float], ...]:
     return tuple({key: float(value) for key, value in line.items()} for line in lines)
 
 
-def recording_hash(recording: Recording) -> str:
-    """A hash of all samples, to tell which data a model was trained on."""
-    digest = hashlib.sha256()
-    for run in recording.runs:
-        digest.update(repr(run.position.shape).encode())
-        for channel in (run.time, run.position, run.velocity, run.touch):
-            if channel is not None:
-                digest.update(np.ascontiguousarray(channel).tobytes())
-    return digest.hexdigest()
+def _write_text(path: Path, text: str) -> None:
+    with atomic_write(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _hash(path: Path) -> str:
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="file of a fit")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,13 +1,16 @@
-"""Models on disk: tensors with a header, from which a model is built without running anything of the file.
+"""Models on disk: tensors with a header, from which a model is built without executing anything in the file.
 
-The header holds the schema version, the model's name, options, step size and scene (as the text of a system
-file), and notes on how it was trained. The tensors are the model's arrays by their place in the model.
+The header holds the schema version, the kind of the model (its name in `carom.models.MODELS`), the options it
+is constructed with, its step size, its scene (as the text of a system file) and notes on how it was fitted.
+The tensors are the arrays of the model by their path in it. A model class needs nothing for this but
+`options` and a constructor that takes them.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import equinox as eqx
 import jax
@@ -15,59 +18,47 @@ import numpy as np
 
 from carom.data.io.system_file import Learn, SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
-from carom.models import MODELS, AbstractModel
+from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
+from carom.mechanics import Scene
+from carom.models import MODELS, AbstractModel, Mechanism
 from carom.storage.input_file import complaint, shown, suggestion
-from carom.storage.tensor_file import (
-    SCHEMA,
-    arrays_by_place,
-    fill,
-    read_tensors,
-    require_schema,
-    write_tensors,
-)
+from carom.storage.tensor_file import arrays_by_place, fill, read_tensors, write_tensors
 from carom.version import __version__
 
-HEADER_KEYS = ("schema", "model", "options", "step_size", "system", "notes", "versions")
+SCHEMA = 3
+"""Of model files and posterior files; 1 and 2 were written by versions up to 0.9."""
+HEADER_TYPES = {"kind": str, "options": dict, "step_size": float | int, "scene": str, "notes": dict}
+MAXIMUM_SIZE, MAXIMUM_LENGTH, MAXIMUM_DEPTH = 100_000, 64, 4
+"""Limits on the options of a model: sizes, lengths of lists and texts, and nesting. Checked before anything
+is constructed: a list of 100 000 layer sizes would take minutes and gigabytes."""
+MAXIMUM_SCENE = 2**20
+"""Characters of the scene, as for system files."""
+MAXIMUM_SAMPLES = 10_000
+"""Models in a posterior file."""
 
 
 def save_model(
     model: AbstractModel, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None
 ) -> None:
     """Write a model; `notes` is anything JSON can hold that should travel with it."""
-    name = next((name for name, kind in MODELS.items() if type(model) is kind), None)
-    if name is None:
+    kind = next((name for name, kind in MODELS.items() if type(model) is kind), None)
+    if kind is None:
         raise InputError(f"Register {type(model).__name__} in carom.models.MODELS before saving it.")
     header = {
         "schema": SCHEMA,
-        "model": name,
+        "kind": kind,
         "options": model.options,
         "step_size": model.step_size,
-        "system": format_system_file(SystemFile(model.scene, columns=None, step_size=None, learn=Learn())),
+        "scene": format_system_file(SystemFile(model.scene, columns=None, step_size=None, learn=Learn())),
         "notes": dict(notes or {}),
         "versions": {"carom": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }
-    write_tensors(path, {place: np.asarray(array) for place, array in arrays_by_place(model).items()}, header)
+    write_tensors(path, _arrays(model), header)
 
 
 def load_model(path: str | os.PathLike[str]) -> AbstractModel:
     """Read a model that `save_model` wrote."""
-    path = Path(path)
-    header, tensors = _read(path)
-    options = header["options"]
-    scene = parse_system_file(path, header["system"]).scene
-    construct = cast(Any, MODELS[header["model"]])
-    try:
-        if "contact_hidden" in options:
-            options["contact_hidden"] = tuple(options["contact_hidden"])
-        # Shapes only: an absurd size in the header must not allocate anything.
-        skeleton = eqx.filter_eval_shape(
-            lambda: construct(scene, float(header["step_size"]), **options, key=jax.random.key(0))
-        )
-    except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
-        raise complaint(
-            path, f"the header does not describe a model ({shown(error)}); save it again"
-        ) from error
-    return fill(path, skeleton, tensors, schema=header["schema"])
+    return read_model_file(Path(path))[0]
 
 
 def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -75,29 +66,101 @@ def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _read(Path(path))[0]["notes"]
 
 
+def read_model_file(path: Path) -> tuple[AbstractModel, dict[str, Any]]:
+    """The model and the notes in a file."""
+    header, tensors = _read(path)
+    scene = parse_system_file(path, header["scene"]).scene
+    try:
+        options = cast(dict[str, Any], _bounded(header["options"]))
+        # Shapes only: an absurd size in the header must not allocate anything.
+        skeleton = eqx.filter_eval_shape(
+            lambda: _construct(header["kind"], scene, float(header["step_size"]), options)
+        )
+    except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
+        problem = f"the header does not describe a model ({shown(error)}); fit it again"
+        raise complaint(path, problem) from error
+    return fill(path, skeleton, tensors), header["notes"]
+
+
+def _construct(kind: str, scene: Scene, step_size: float, options: Mapping[str, Any]) -> AbstractModel:
+    """A model of this kind and shape."""
+    if MODELS[kind] is Mechanism:
+        return Mechanism.from_options(scene, step_size, dict(options))
+    return cast(Any, MODELS[kind])(scene, step_size, **options, key=jax.random.key(0))
+
+
+def save_posterior(models: AbstractModel, path: Path) -> None:
+    """Write samples of a model's posterior, or the members of an ensemble, stacked along a leading axis."""
+    tensors = _arrays(models)
+    kind: Literal["laplace", "ensemble"] = "laplace" if isinstance(models, Mechanism) else "ensemble"
+    samples = len(next(iter(tensors.values())))
+    write_tensors(path, tensors, {"schema": SCHEMA, "kind": kind, "samples": samples})
+
+
+def load_posterior(path: Path, model: AbstractModel) -> AbstractModel:
+    """Read the posterior of a model that `save_posterior` wrote."""
+    header, tensors = read_tensors(path, kind="posterior")
+    _require_schema(path, header)
+    kind, samples = header.get("kind"), header.get("samples")
+    if kind not in ("laplace", "ensemble") or type(samples) is not int or not 0 < samples <= MAXIMUM_SAMPLES:
+        raise complaint(path, "the header does not describe the posterior of a model; fit it again")
+    skeleton = model
+    if kind == "laplace":
+        if not isinstance(model, Mechanism):
+            raise complaint(path, "these are samples for another kind of model; fit it again")
+        # A sample is linear in the weights, as the Laplace approximation has it: the mode, and a difference.
+        forces = tuple(
+            LinearisedPotentialForce(force, force.network)
+            if isinstance(force, AbstractLearnedPotential)
+            else force
+            for force in model.forces
+        )
+        skeleton = eqx.tree_at(
+            lambda m: m.forces, model, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
+        )
+    return fill(path, skeleton, tensors, models=samples)
+
+
+def _arrays(model: AbstractModel) -> dict[str, np.ndarray]:
+    return {name: np.asarray(array) for name, array in arrays_by_place(model).items()}
+
+
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     header, tensors = read_tensors(path, kind="model")
-    _check_header(path, header)
+    _require_schema(path, header)
+    for key, kind in HEADER_TYPES.items():
+        if not isinstance(header.get(key), kind):
+            raise complaint(path, f"the header has no usable entry {key}; fit it again")
+    if header["kind"] not in MODELS:
+        name = shown(header["kind"])
+        raise complaint(path, f"there is no kind of model called {name}; {suggestion(name, MODELS)}")
+    if isinstance(header["step_size"], bool) or not 0 < header["step_size"] < math.inf:
+        raise complaint(path, "the step size in the header must be a positive number; fit it again")
+    if len(header["scene"]) > MAXIMUM_SCENE:
+        raise complaint(path, f"the scene is longer than {MAXIMUM_SCENE} characters; fit it again")
     return header, tensors
 
 
-def _check_header(path: Path, header: Any) -> None:
-    if not isinstance(header, dict) or any(key not in header for key in HEADER_KEYS):
-        raise complaint(path, f"the header needs the keys {', '.join(HEADER_KEYS)}; save the model again")
-    require_schema(path, header["schema"])
-    if not isinstance(header["model"], str) or header["model"] not in MODELS:
-        name = shown(header["model"])
-        raise complaint(path, f"there is no model called {name}; {suggestion(name, MODELS)}")
-    if not isinstance(header["options"], dict) or not isinstance(header["notes"], dict):
-        raise complaint(path, "options and notes of the header must be objects; save the model again")
-    step_size = header["step_size"]
-    if (
-        isinstance(step_size, bool)
-        or not isinstance(step_size, int | float)
-        or not 0 < step_size < float("inf")
-    ):
-        raise complaint(path, "the step size in the header must be a positive number; save the model again")
-    if not isinstance(header["system"], str):
-        raise complaint(
-            path, "the system in the header must be the text of a system file; save the model again"
-        )
+def _require_schema(path: Path, header: Mapping[str, Any]) -> None:
+    schema = header.get("schema")
+    if schema != SCHEMA or type(schema) is not int:
+        old = "Carom 0.9 or older" if schema in (1, 2) else "another version of Carom"
+        problem = f"the file was written by {old}; fit the recording again with `carom fit`"
+        raise complaint(path, f"{problem}, or use the version that wrote it")
+
+
+def _bounded(value: Any, depth: int = 0) -> Any:
+    """An option from a header, its lists as tuples; `ValueError` where it is beyond the limits."""
+    plain = (
+        value is None
+        or (isinstance(value, int) and abs(value) <= MAXIMUM_SIZE)
+        or (isinstance(value, float) and math.isfinite(value))
+        or (isinstance(value, str) and len(value) <= MAXIMUM_LENGTH)
+    )
+    if plain:
+        return value
+    if isinstance(value, list | dict) and len(value) <= MAXIMUM_LENGTH and depth < MAXIMUM_DEPTH:
+        if isinstance(value, dict):
+            return {key: _bounded(part, depth + 1) for key, part in value.items()}
+        return tuple(_bounded(part, depth + 1) for part in value)
+    raise ValueError("an option is too large")

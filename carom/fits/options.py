@@ -1,141 +1,180 @@
-"""What a fit is told, whoever asks for it: `carom fit` or a sweep."""
+"""The options of a fit, for whoever requests one: `carom fit`, a sweep, or Python.
 
-import math
-from dataclasses import dataclass, field
-from typing import Literal
+Each recipe declares its settings once, as a dataclass with bounds and explanations. `OPTIONS` is the union of
+the two and of what every fit has; the command line and sweep files are made from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Interval, Lt
 
 from carom.data.io.system_file import Learn
-from carom.errors import InputError, require_range, require_seed
+from carom.errors import MAXIMUM_SEED, SettingsError
 from carom.estimation.detection.touch_sensor import TouchSensor
-from carom.estimation.parameters.sharing import Laws
-from carom.estimation.parameters.unknowns import Learned
-from carom.models.impact_network import Field
+from carom.estimation.settings import Settings
 from carom.models.variational_integrator_network import Scheme
-from carom.training.loss import WindowedSettings
+from carom.training.settings import TrainingSettings
+from carom.validation import declared_types, documented_fields, require_valid, require_value
 
 Recipe = Literal["carom", "paper"]
-TouchOption = Literal["observed", "inferred", "imperfect", "none"]
 ModelName = Literal["cd-lagrange", "vin", "resnet", "contact-resnet"]
-Learnable = Literal[
-    "restitution",
-    "restitution-speed",
-    "restitution-per-run",
-    "gap",
-    "gap-per-run",
-    "masses",
-    "masses-per-run",
-    "damping",
-    "friction",
-    "radii",
-    "normals",
-]
-LARGEST_ENSEMBLE = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperSettings(TrainingSettings):
+    """The paper's recipe: a model, and how it is trained.
+
+    Arguments:
+        model: What is trained by the recipe paper.
+        scheme: The integrator of the model vin; stormer_verlet needs positions alone.
+        hidden: Units in the hidden layer.
+        ensemble: Number of seeds that are trained, together and on all devices; the band of a forecast is
+            what they span.
+        memory: Gigabytes that an ensemble may take on one device, by default a quarter of what it has. An
+            ensemble that needs more is trained in parts.
+    """
+
+    model: ModelName = "cd-lagrange"
+    scheme: Scheme = "velocity_verlet"
+    hidden: Annotated[int, Interval(ge=1, le=100_000)] = 500
+    ensemble: Annotated[int, Interval(ge=1, le=10_000)] = 1
+    memory: Annotated[float | None, Gt(0)] = None
+
+    def __post_init__(self):
+        require_valid(self)
+        if self.model != "vin" and self.scheme != "velocity_verlet":
+            raise SettingsError(f"`scheme` {self.scheme} is for the model vin; add `model` vin.")
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The part that training needs."""
+        return TrainingSettings(**{part.name: getattr(self, part.name) for part in fields(TrainingSettings)})
+
+
+RECIPES: dict[str, type[Settings] | type[PaperSettings]] = {"carom": Settings, "paper": PaperSettings}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """The options of `carom fit`, where each is explained; complaints name them as they are typed there.
+    """A request for a fit. What depends on the recording is checked by `carom.fits.plan.plan_fit`.
 
-    Options that contradict each other are refused when they are put together; what depends on the recording
-    is checked by `carom.fits.plan.plan_fit`.
+    Arguments:
+        settings: Those of the recipe, which is chosen by their class.
+        learn: Physical parameters to estimate by the recipe carom, instead of those that the system file
+            names: restitution, restitution-speed, friction, surfaces, radii, normals, masses, damping, drag,
+            gravity; with -per-run at the end of a name every run has a value of its own.
+        around: Seconds either side of each run's impact that the recipe carom uses, where every run has one;
+            everything by default.
+        hold_out: Fraction of the data that the fit does not see, to score its forecasts: whole runs where
+            there are five or more, the end of each run otherwise.
+        seed: Seed of the initial weights and of the order of minibatches.
 
     Example:
-        >>> FitOptions(recipe="paper", hidden=8).units
+        >>> FitOptions.from_values({"recipe": "paper", "hidden": 8}).settings.hidden
         8
-        >>> FitOptions(touch="none")
+        >>> FitOptions.from_values({"epochs": 8})
         Traceback (most recent call last):
-        carom.errors.InputError: --touch none: the recipe carom has --touch inferred for that.
+        carom.errors.SettingsError: `epochs` is for the recipe paper; add `recipe` paper or leave it out.
     """
 
-    settings: WindowedSettings = field(default_factory=WindowedSettings)
-    sensor: TouchSensor = field(default_factory=TouchSensor)
-    recipe: Recipe = "carom"
-    touch: TouchOption | None = None
-    learn: tuple[Learnable, ...] | None = None
-    laws: Laws = "each"
-    field: Field = "shared"
-    around: float | None = None
-    blind: int = 0
-    hold_out: float = 0.0
-    model: ModelName = "cd-lagrange"
-    scheme: Scheme = "velocity_verlet"
-    hidden: int | None = None
-    ensemble: int = 1
-    memory: float | None = None
-    seed: int = 0
+    settings: Settings | PaperSettings = field(default_factory=Settings)
+    learn: tuple[str, ...] | None = None
+    around: Annotated[float | None, Gt(0)] = None
+    hold_out: Annotated[float, Ge(0), Lt(1)] = 0.0
+    seed: Annotated[int, Interval(ge=0, le=MAXIMUM_SEED)] = 0
 
     def __post_init__(self):
-        require_seed(self.seed)
-        require_range("--hidden", self.units, 1, 100_000)
-        if self.sensor != TouchSensor() and self.touch != "imperfect":
-            raise InputError(
-                "--sensor: only an imperfect touch sensor has rates and a delay; add --touch imperfect."
-            )
-        if self.model != "vin" and self.scheme != "velocity_verlet":
-            raise InputError(f"--scheme {self.scheme}: only the model vin has it; add --model vin.")
-        if self.recipe == "carom":
-            self._require_carom()
-        else:
-            self._require_paper()
+        require_valid(self)
+        if isinstance(self.settings, PaperSettings):
+            if self.learn is not None:
+                raise SettingsError("`learn`: the recipe paper takes this from the system file's [learn].")
+            if self.around is not None:
+                raise SettingsError("`around` is for the recipe carom; leave it out.")
+            if self.seed + self.settings.ensemble - 1 > MAXIMUM_SEED:
+                raise SettingsError(
+                    f"`seed` {self.seed}: the last of the `ensemble` would exceed {MAXIMUM_SEED}."
+                )
 
     @property
-    def units(self) -> int:
-        """Units in the hidden layer."""
-        return self.hidden if self.hidden is not None else 32 if self.recipe == "carom" else 500
+    def recipe(self) -> Recipe:
+        """The name of the recipe."""
+        return "paper" if isinstance(self.settings, PaperSettings) else "carom"
 
-    def _require_carom(self) -> None:
-        if self.model != "cd-lagrange":
-            raise InputError(f"--model {self.model} needs the paper's recipe; add --recipe paper.")
-        if self.settings != WindowedSettings():
-            raise InputError(
-                "Options of the paper's recipe were given; add --recipe paper, or leave them out."
-            )
-        if self.touch == "none":
-            raise InputError("--touch none: the recipe carom has --touch inferred for that.")
-        require_range("--hidden", self.units, 1, 256)
-        if self.ensemble != 1 or self.memory is not None:
-            raise InputError(
-                "--ensemble and --memory: the recipe carom has a band without; they are for --recipe paper."
-            )
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "FitOptions":
+        """Options from their values by name, as in `OPTIONS`; None stands for the recipe's default.
 
-    def _require_paper(self) -> None:
-        if self.touch in ("inferred", "imperfect"):
-            raise InputError(f"--touch {self.touch}: the paper's recipe knows observed and none.")
-        if self.field != "shared" or self.around is not None or self.blind or self.laws != "each":
-            raise InputError("--field, --laws, --around and --blind: only the recipe carom has them.")
-        if self.learn is not None:
-            raise InputError("--learn: the paper's recipe takes this from the system file's table [learn].")
-        require_range("--ensemble", self.ensemble, 1, LARGEST_ENSEMBLE)
-        require_seed(self.seed + self.ensemble - 1)
-        if self.memory is not None and not 0 < self.memory < math.inf:
-            raise InputError(f"--memory must be a positive number of gigabytes, but it is {self.memory:g}.")
+        "sensor.missed" is a field of the option sensor.
+        """
+        recipe = values.get("recipe", "carom")
+        own = {part.name for part in fields(RECIPES[recipe])}
+        given = {name: value for name, value in values.items() if name != "recipe" and value is not None}
+        if rates := {name: given.pop(name) for name in [*given] if name.startswith("sensor.")}:
+            given["sensor"] = TouchSensor(**{name.removeprefix("sensor."): x for name, x in rates.items()})
+        settings = {name: given.pop(name) for name in own & given.keys()}
+        for name, value in settings.items():
+            require_value(RECIPES[recipe], name, value)
+        for name in given.keys() - _COMMON:
+            (other,) = OPTIONS[name].recipes
+            if given.pop(name) != OPTIONS[name].default:
+                raise SettingsError(
+                    f"`{name}` is for the recipe {other}; add `recipe` {other} or leave it out."
+                )
+        return cls(settings=RECIPES[recipe](**settings), **given)
 
 
-def learned_from(stated: Learn, chosen: tuple[str, ...] | None, laws: Laws = "each") -> Learned:
-    """What to estimate: as it was chosen, else as in the system file."""
-    if chosen is None:
-        return Learned(
-            restitution=stated.restitution,
-            laws=laws,
-            gap=stated.gap,
-            masses=stated.masses,
-            damping=stated.damping,
-        )
-    if "gap" in chosen and "radii" in chosen:
-        raise InputError("--learn: gap and radii are two ways to say where surfaces are; choose one.")
-    speed, constant = "restitution-speed" in chosen, "restitution" in chosen
-    if speed and constant:
-        raise InputError("--learn: restitution is constant or restitution-speed; choose one.")
-    return Learned(
-        restitution="speed" if speed else "constant" if constant else "fixed",
-        laws=laws,
-        gap="gap" in chosen or "radii" in chosen,
-        surfaces="bodies" if "radii" in chosen else "each",
-        normals="normals" in chosen,
-        friction="friction" in chosen,
-        masses="masses" in chosen,
-        damping="damping" in chosen,
-        gap_per_run="gap-per-run" in chosen,
-        restitution_per_run="restitution-per-run" in chosen,
-        masses_per_run="masses-per-run" in chosen,
-    )
+@dataclass(frozen=True)
+class Option:
+    """One option of a fit.
+
+    Arguments:
+        name: as in Python and in sweep files.
+        type: its type, without bounds; None is an alternative where the default is None.
+        default: None where it depends on the recipe.
+        explanation: a sentence or two.
+        recipes: the recipe that has it; empty where all have.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    explanation: str
+    recipes: tuple[str, ...] = ()
+
+
+_COMMON = {part.name for part in fields(FitOptions)} - {"settings"}
+
+
+def _options() -> dict[str, Option]:
+    found = {"recipe": Option("recipe", Recipe, "carom", "How the model is found.")}
+    for recipes, declaration in (((), FitOptions), (("carom",), Settings), (("paper",), PaperSettings)):
+        explanations = documented_fields(declaration)
+        for part in fields(declaration):
+            name, kind = part.name, declared_types(declaration)[part.name][0]
+            if declaration is Settings and name in _COMMON:
+                continue
+            default = part.default if part.default is not MISSING else part.default_factory()  # pyright: ignore
+            new = Option(name, kind, default, explanations[name], recipes)
+            if (other := found.get(name)) is not None:
+                # Both recipes have it, each with its own default.
+                both = f"{other.explanation} Default: {other.default}; in the recipe paper {default}."
+                kind = kind if kind == other.type else Literal[other.type, kind]
+                new = Option(name, kind, None, both)
+            found[name] = new
+    del found["settings"]
+    return found
+
+
+OPTIONS = _options()
+"""Every option of a fit by its name."""
+
+
+def names_to_learn(stated: Learn, chosen: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The parameters to estimate: those chosen, else those that the system file states."""
+    if chosen is not None:
+        return chosen
+    restitution = {"constant": ("restitution",), "speed": ("restitution-speed",)}.get(stated.restitution, ())
+    flags = (("surfaces", stated.gap), ("masses", stated.masses), ("damping", stated.damping))
+    return (*restitution, *(name for name, learned in flags if learned))

@@ -1,4 +1,4 @@
-"""A fit of one recording by given options: what can be refused before it begins, and its run folder."""
+"""A fit of one recording: what can be refused before it begins, the fit, and its directory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,17 +8,15 @@ from typing import Any
 import jax
 
 from carom.data import Learn, Recording, Split, SystemFile, hold_out
-from carom.errors import InputError, require_range
+from carom.errors import InputError, SettingsError
 from carom.estimation.detection.trimming import trim
-from carom.estimation.result import LatentFit
-from carom.estimation.settings import LatentSettings
-from carom.estimation.stages import fit_latent, require_fittable
-from carom.fits.fit_directory import save_run
-from carom.fits.new_fit_directory import NewRun, new_run_folder
-from carom.fits.options import FitOptions, learned_from
+from carom.estimation.result import Fit
+from carom.estimation.settings import Settings
+from carom.estimation.stages import fit_recording, require_fittable
+from carom.fits.fit_directory import UnfinishedFit, new_fit_directory, save_fit
+from carom.fits.options import FitOptions, PaperSettings, names_to_learn
 from carom.models import MODELS, AbstractModel
-from carom.training.loss import WindowedSettings
-from carom.training.recipe import Fit, fit_many, together
+from carom.training import TrainingResult, TrainingSettings, stack_models, train_many
 from carom.training.windows import recorded_windows
 
 
@@ -28,13 +26,13 @@ class FitPlan:
 
     Arguments:
         path: the file of the recording.
-        recording: all that was measured; around its impacts alone, where that was asked for.
-        split: the same in what the fit sees and what was held out.
-        names: what the position columns were called, for figures.
-        options: what was asked for.
-        settings: of the recipe.
-        model_options: of the model that the paper's recipe trains.
-        notes: sentences about what the fit will not see.
+        recording: its content, or the part around its impacts if only that is used.
+        split: the same, divided into training data and held-out data.
+        names: the position columns, for figures.
+        options: the request.
+        settings: those of the recipe.
+        model_options: those of the model that the paper's recipe trains.
+        notes: sentences about data that are not used.
     """
 
     path: Path
@@ -42,53 +40,53 @@ class FitPlan:
     split: Split
     names: tuple[str, ...]
     options: FitOptions
-    settings: LatentSettings | WindowedSettings
+    settings: Settings | TrainingSettings
     model_options: dict[str, Any]
     notes: tuple[str, ...] = ()
 
     @property
     def training(self) -> Recording:
-        """The part that the fit sees."""
+        """The training data."""
         return self.split.training
 
     def require_possible(self) -> None:
-        """Refuse what the recipe would refuse of this recording when it begins."""
-        if isinstance(self.settings, LatentSettings):
+        """Refuse what the recipe would refuse of this recording at its start."""
+        if isinstance(self.settings, Settings):
             require_fittable([self.training], self.settings)
         else:
             recorded_windows(self._untrained(self.options.seed), self.training, self.settings)
 
-    def make(
+    def run(
         self, out: Path, *, overwrite: bool = False, progress: Callable[[float], None] | None = None
-    ) -> Fit | LatentFit:
-        """Fit, and write the run folder; the same call continues one that was killed.
+    ) -> Fit | TrainingResult:
+        """Fit, and write the fit directory; the same call continues after the process was killed.
 
         Arguments:
-            out: the run folder.
-            overwrite: replace what is in it.
-            progress: called with the share of the work done.
+            out: the fit directory.
+            overwrite: replace its content.
+            progress: called with the fraction of the work done.
         """
-        with new_run_folder(out, overwrite=overwrite) as new:
-            if isinstance(self.settings, LatentSettings):
-                result, others, seed = self._fit_latent(self.settings, new, progress), None, self.options.seed
+        with new_fit_directory(out, overwrite=overwrite) as new:
+            if isinstance(self.settings, Settings):
+                result, ensemble, seed = self._estimate(self.settings, new, progress), None, self.options.seed
             else:
-                result, others, seed = self._train(self.settings, new, progress)
-            save_run(
+                result, ensemble, seed = self._train(self.settings, new, progress)
+            save_fit(
                 result,
                 new.files,
                 recording=self.recording,
                 recording_path=self.path,
                 seed=seed,
                 hold_out=self.options.hold_out,
-                alternatives=others,
+                ensemble=ensemble,
                 names=self.names,
             )
         return result
 
-    def _fit_latent(
-        self, settings: LatentSettings, new: NewRun, progress: Callable[[float], None] | None
-    ) -> LatentFit:
-        result = fit_latent(
+    def _estimate(
+        self, settings: Settings, new: UnfinishedFit, progress: Callable[[float], None] | None
+    ) -> Fit:
+        result = fit_recording(
             self.training,
             settings,
             seed=self.options.seed,
@@ -96,41 +94,44 @@ class FitPlan:
             checkpoints=new.checkpoints,
         )
         if progress is not None:
-            progress(1.0)
+            progress(1.0)  # the estimate of what is left is cautious
         if result.failed:
-            new.give_up()
-            raise InputError(
-                f"{self.path}: the fit failed: its residuals are {result.misfit.excess:.0f} times the noise "
-                "of the data; check the candidate contacts in the system file, or try another --seed."
+            new.discard_checkpoints()
+            raise SettingsError(
+                f"{self.path}: the fit failed: its residuals are {result.diagnostics.excess:.0f} times the "
+                "noise of the data; check the candidate contacts in the system file, or try another `seed`."
             )
         return result
 
     def _train(
-        self, settings: WindowedSettings, new: NewRun, progress: Callable[[float], None] | None
-    ) -> tuple[Fit, AbstractModel | None, int]:
-        """The first fit that ends well, all of those where there are several, and the seed of the first."""
-        seeds = range(self.options.seed, self.options.seed + self.options.ensemble)
-        results = fit_many(
+        self, settings: TrainingSettings, new: UnfinishedFit, progress: Callable[[float], None] | None
+    ) -> tuple[TrainingResult, AbstractModel | None, int]:
+        """The first fit that succeeds, the ensemble of all that do where one was requested, and its seed."""
+        chosen = self.options.settings
+        assert isinstance(chosen, PaperSettings)
+        seeds = range(self.options.seed, self.options.seed + chosen.ensemble)
+        results = train_many(
             [self._untrained(seed) for seed in seeds],
             [self.training],
             settings,
             seeds=seeds,
-            memory=None if self.options.memory is None else 1e9 * self.options.memory,
+            memory=None if chosen.memory is None else 1e9 * chosen.memory,
             progress=progress,
             checkpoints=new.checkpoints,
         )
-        finished = [one for one in results if not one.failed]
-        if not finished:
-            new.give_up()
-            raise InputError(
-                "Training ended in numbers that are not finite; choose a smaller --learning-rate."
-            )
-        others = together([one.model for one in finished]) if self.options.ensemble > 1 else None
-        first = next(number for number, one in enumerate(results) if not one.failed)
-        return finished[0], others, seeds[first]
+        # Some members of an ensemble may diverge; the others are still an ensemble.
+        succeeded = [number for number, one in enumerate(results) if not one.failed]
+        if not succeeded:
+            new.discard_checkpoints()
+            raise SettingsError("Training diverged; choose a smaller `learning_rate`.")
+        models = [results[number].model for number in succeeded]
+        first = succeeded[0]
+        return results[first], stack_models(models) if chosen.ensemble > 1 else None, seeds[first]
 
     def _untrained(self, seed: int) -> AbstractModel:
-        kind = MODELS[self.options.model]
+        chosen = self.options.settings
+        assert isinstance(chosen, PaperSettings)
+        kind = MODELS[chosen.model]
         return kind.for_recording(self.recording, key=jax.random.key(seed), **self.model_options)
 
 
@@ -138,84 +139,72 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
     """Check options against a recording and its system file.
 
     Arguments:
-        options: what was asked for.
+        options: the request.
         path: the file of the recording.
-        recording: what it holds.
-        description: what its system file says.
+        recording: its content.
+        description: the content of its system file.
     """
+    chosen, learn = options.settings, description.learn
     model_options: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
-    if options.recipe == "carom":
-        longest = max(len(run) for run in recording.runs)
-        require_range("--blind", options.blind, 0, (longest - 1) // 4)
-        settings = LatentSettings(
-            touch=_latent_touch(options),
-            sensor=options.sensor,
-            learned=learned_from(description.learn, options.learn, options.laws),
-            field=options.field,
-            hidden=options.units,
-            blind=options.blind,
-        )
+    if isinstance(chosen, PaperSettings):
+        settings = chosen.training
+        model_options = _model_options(chosen, path, learn)
+    else:
+        most = (max(len(run) for run in recording.runs) - 1) // 4
+        # Beyond that, a run with one impact would keep less than half of its samples.
+        if chosen.mask > most:
+            raise SettingsError(
+                f"`mask` must lie between 0 and {most} for this recording, not {chosen.mask}."
+            )
+        settings = replace(chosen, learn=names_to_learn(learn, options.learn))
         if options.around is not None:
-            recording, impacts = trim(recording, options.around, blind=options.blind)
+            recording, impacts = trim(recording, options.around, mask=chosen.mask)
             if several := sum(count > 1 for count in impacts):
                 notes = (
-                    f"{several} of {len(impacts)} runs have more than one impact; --around keeps what is "
-                    "around the clearest of each.",
+                    f"{several} of {len(impacts)} runs have more than one impact; only the data around the "
+                    "clearest of each are used.",
                 )
-    else:
-        settings = replace(options.settings, touch=_windowed_touch(options))
-        model_options = _model_options(options, path, description)
     split = hold_out(recording, options.hold_out)
-    if options.recipe == "carom":
-        _require_learnable(options, path, split.training, description.learn)
+    # After the split: a recording of two runs may leave one for training.
+    if isinstance(chosen, Settings):
+        _require_learnable(options.learn, path, split.training, learn)
     names = description.columns.position if description.columns else ()
     return FitPlan(path, recording, split, names, options, settings, model_options, notes)
 
 
-def _require_learnable(options: FitOptions, path: Path, recording: Recording, learn: Learn) -> None:
-    """Refuse to learn what this recording has none of, or has nothing to tell from."""
-    chosen, scene = options.learn or (), recording.scene
-    if options.learn is None and learn.masses and recording.bodies == 1:
+def _require_learnable(
+    chosen: tuple[str, ...] | None, path: Path, recording: Recording, learn: Learn
+) -> None:
+    """Refuse parameters that this recording does not have or cannot determine."""
+    scene = recording.scene
+    if chosen is None and learn.masses and recording.bodies == 1:
         raise InputError(
-            f"{path}: its system file has masses under [learn], but a single body has no ratio of masses; "
-            "set that to false."
+            f"{path}: its system file has masses under [learn], but a single body has no mass ratio; set "
+            "masses to false."
         )
+    chosen = chosen or ()
     for name in chosen:
         plain = name.removesuffix("-per-run")
         if name != plain and len(recording.runs) == 1:
-            raise InputError(f"--learn {name}: there is one run; learn {plain} instead.")
+            raise SettingsError(f"`learn` {name}: there is only one run; learn {plain} instead.")
         if scene is not None and plain == "masses" and scene.bodies == 1:
-            raise InputError(f"--learn {name}: a single body has no ratio of masses; leave it out.")
+            raise SettingsError(f"`learn` {name}: a single body has no mass ratio; leave it out.")
         if scene is not None and plain not in ("masses", "damping") and not scene.contacts:
-            raise InputError(f"--learn {name}: the system file has neither walls nor pairs; add them there.")
-    if "restitution-per-run" in chosen and not {"restitution", "restitution-speed"} & set(chosen):
-        raise InputError(
-            "--learn restitution-per-run: runs scatter about a law that is learned too; add restitution or "
-            "restitution-speed."
-        )
+            raise SettingsError(
+                f"`learn` {name}: the system file has neither walls nor pairs; add them there."
+            )
 
 
-def _model_options(options: FitOptions, path: Path, description: SystemFile) -> dict[str, Any]:
-    learn = description.learn
-    chosen: dict[str, Any] = {"hidden": options.units}
-    if options.model == "cd-lagrange":
+def _model_options(settings: PaperSettings, path: Path, learn: Learn) -> dict[str, Any]:
+    chosen: dict[str, Any] = {"hidden": settings.hidden}
+    if settings.model == "cd-lagrange":
         chosen |= {"learn_inertia": learn.masses, "learn_damping": learn.damping}
     elif learn.masses or learn.damping:
         raise InputError(
             f"{path}: its system file has masses or damping under [learn], which only the model cd-lagrange "
             "learns; take another model, or set them to false."
         )
-    if options.model == "vin":
-        chosen["scheme"] = options.scheme
+    if settings.model == "vin":
+        chosen["scheme"] = settings.scheme
     return chosen
-
-
-def _latent_touch(options: FitOptions):
-    assert options.touch != "none"
-    return options.touch or "inferred"
-
-
-def _windowed_touch(options: FitOptions):
-    assert options.touch not in ("inferred", "imperfect")
-    return options.touch or "observed"

@@ -1,8 +1,10 @@
 """The CD-Lagrange step: an explicit, symplectic scheme with contact impulses.
 
-    Q_{n+1}   = Q_n + h V_{n+1/2}
-    V^S       = V_{n+1/2} + h M⁻¹ F(Q_{n+1}, V_{n+1/2})        smooth part
-    V_{n+3/2} = V^S + M⁻¹ Gᵀ λ                                 contact part
+    Q_{n+1}   = Q_n ⊞ h V_{n+1/2}
+    V^S       = M⁻¹ (Ad* M V_{n+1/2} + h F(Q_{n+1}, V_{n+1/2}))      smooth part
+    V_{n+3/2} = V^S + M⁻¹ Gᵀ λ                                       contact part
+
+For points ⊞ is + and Ad* the identity, which is the scheme of the paper.
 
 Reference: Fekak, Brun, Gravouil and Depale (2017), A new heterogeneous asynchronous explicit–implicit time
 integrator for nonsmooth dynamics; with the restitution law as in docs/theory.md.
@@ -15,9 +17,10 @@ from jaxtyping import Array, Bool
 
 from carom.integrators.base import Detect, Force, Friction, Impulse, Project
 from carom.mechanics import (
+    AbstractConfiguration,
     AbstractInertia,
-    Surfaces,
-    contact_signs,
+    ContactGeometry,
+    Euclidean,
     generalised_impulse,
     restitution_impulse,
 )
@@ -38,11 +41,12 @@ def cd_lagrange_step(
     *,
     inertia: AbstractInertia,
     force: Force,
-    geometry: Surfaces,
+    geometry: ContactGeometry,
     detect: Detect,
     impulse: Impulse,
     project: Project,
     friction: Friction | None = None,
+    configuration: AbstractConfiguration = Euclidean(),  # noqa: B008 (immutable)
 ) -> tuple[State, ContactReport]:
     """Advance (Q_n, V_{n+1/2}) to (Q_{n+1}, V_{n+3/2}); also reports the impulses λ.
 
@@ -50,11 +54,11 @@ def cd_lagrange_step(
     Overlap is projected out before the force is evaluated, so force and position agree.
     """
     h, V = step_size, state.velocity
-    Q = state.position + h * V
+    Q = configuration.retract(state.position, h * V)
     touching = detect(Q, V)
     Q = project(Q, touching)
     G = geometry.jacobian(Q)
-    V_smooth = V + h * inertia.solve(force(Q, V))
+    V_smooth = configuration.transport(inertia, V, h * V) + h * inertia.solve(force(Q, V))
     λ, resolved = impulse(G, inertia, V, V_smooth, touching)
     V = V_smooth + inertia.solve(generalised_impulse(G, λ))
     if friction is not None:
@@ -76,7 +80,7 @@ def to_sample_grid(
     after: State,
     *,
     inertia: AbstractInertia,
-    geometry: Surfaces,
+    geometry: ContactGeometry,
     touching: PerContact,
     rough: bool = False,
 ) -> State:
@@ -88,10 +92,10 @@ def to_sample_grid(
     `rough` surfaces friction has replaced the change across the normal too: touching bodies have no kick.
     """
     kick = 0.5 * (after.velocity - before.velocity)
-    if geometry.candidates and rough:
-        joins = jnp.asarray(contact_signs(geometry.candidates, len(kick)) != 0)
+    if len(geometry) and rough:
+        joins = jnp.asarray(geometry.incidence)
         kick = jnp.where(jnp.any(joins & (touching > 0)[:, None], axis=0)[:, None], 0, kick)
-    elif geometry.candidates:
+    elif len(geometry):
         G = geometry.jacobian(after.position)
         nothing, plastic = jnp.zeros_like(kick), jnp.zeros_like(touching)
         λ = restitution_impulse(G, inertia, nothing, kick, restitution=plastic, active=touching)

@@ -1,19 +1,7 @@
 """Pure formulae: inertia, contact operators, impact, projection, energy."""
 
-from carom.mechanics.contact import (
-    Candidate,
-    ContactGeometry,
-    Pair,
-    Plane,
-    Surfaces,
-    Wall,
-    chain,
-    contact_normals,
-    contact_rate,
-    contact_signs,
-    generalised_impulse,
-)
-from carom.mechanics.contact_rows import ContactRows
+from carom.mechanics.bodies import Points
+from carom.mechanics.configuration import AbstractConfiguration, Euclidean
 from carom.mechanics.energy import kinetic_energy, total_momentum
 from carom.mechanics.friction import (
     Frictional,
@@ -25,6 +13,17 @@ from carom.mechanics.friction import (
     removed_slip,
     share_within,
 )
+from carom.mechanics.geometry import (
+    Candidate,
+    ContactGeometry,
+    Contacts,
+    Pair,
+    Plane,
+    Wall,
+    chain,
+    contact_rate,
+    generalised_impulse,
+)
 from carom.mechanics.impact import (
     complementary_impulse,
     impact_impulse,
@@ -32,6 +31,8 @@ from carom.mechanics.impact import (
     unilateral_impulse,
 )
 from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
+from carom.mechanics.parameter import ParameterSpec, at, parameter, parameters_of
+from carom.mechanics.part import AbstractPart, named_parts, part_named
 from carom.mechanics.projection import (
     Projection,
     inverse_mass_projection,
@@ -41,25 +42,28 @@ from carom.mechanics.projection import (
 from carom.mechanics.scene import Scene
 
 __all__ = [
+    "AbstractConfiguration",
     "AbstractInertia",
+    "AbstractPart",
     "Candidate",
     "ContactGeometry",
-    "ContactRows",
+    "Contacts",
+    "Euclidean",
     "Frictional",
     "InertiaMatrix",
     "Masses",
     "Pair",
+    "ParameterSpec",
     "Plane",
+    "Points",
     "Projection",
     "Scene",
-    "Surfaces",
     "Wall",
+    "at",
     "chain",
     "complementary_impulse",
     "contact_compliance",
-    "contact_normals",
     "contact_rate",
-    "contact_signs",
     "friction_brake",
     "friction_impulses",
     "frictional",
@@ -69,6 +73,10 @@ __all__ = [
     "inverse_mass_projection",
     "kinetic_energy",
     "length",
+    "named_parts",
+    "parameter",
+    "parameters_of",
+    "part_named",
     "project_overlap",
     "reference_point_projection",
     "removed_slip",

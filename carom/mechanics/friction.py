@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from carom.mechanics.contact import contact_normals
 from carom.mechanics.inertia import AbstractInertia
 from carom.types import Coordinates, Jacobian, PerContact
 
@@ -56,7 +55,7 @@ class Frictional(NamedTuple):
     """Candidate contacts as vectors: how bodies move relative to each other, not only along the normal.
 
     Arguments:
-        signs: which bodies a contact joins, as `contact_signs` has them.
+        signs: which bodies a contact joins, +1 for the first and −1 for the second.
         mobility: the change of every relative velocity by a unit impulse at every contact, the same in all
             directions for bodies with masses.
         normal: n of every contact.
@@ -88,8 +87,10 @@ class Frictional(NamedTuple):
 def frictional(jacobian: Jacobian, inertia: AbstractInertia, signs, *, friction: PerContact) -> Frictional:
     """The contacts of a scene as vectors; `inertia` must be that of bodies with masses."""
     selection = jnp.asarray(signs, jacobian.dtype)
+    # What a row of G holds at the first body of its contact.
+    normal = jnp.einsum("ckd,ck->cd", jacobian, jnp.maximum(selection, 0))
     response = jax.vmap(lambda row: inertia.solve(row[:, None])[:, 0])(selection)
-    return Frictional(selection, selection @ response.T, contact_normals(jacobian, signs), friction)
+    return Frictional(selection, selection @ response.T, normal, friction)
 
 
 def friction_brake(

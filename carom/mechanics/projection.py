@@ -5,7 +5,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from carom.mechanics.contact import ContactGeometry, generalised_impulse
+from carom.mechanics.geometry import ContactGeometry, generalised_impulse
 from carom.mechanics.inertia import AbstractInertia, contact_compliance
 from carom.types import Coordinates
 
@@ -48,7 +48,7 @@ def project_overlap(
     position: Coordinates,
     touching: Bool[Array, "contacts"],
     *,
-    reference: tuple[tuple[float, ...], ...] = (),
+    reference: Coordinates | tuple[tuple[float, ...], ...] = (),
 ) -> Coordinates:
     """Apply the projection named `mode`; `reference` is needed by "reference_point" alone."""
     if mode == "none" or not geometry.body_pairs.any():

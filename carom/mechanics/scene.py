@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from carom.errors import InputError, require_choice
-from carom.mechanics.contact import Candidate, ContactGeometry
+from carom.mechanics.geometry import Candidate, ContactGeometry
 from carom.mechanics.projection import Projection
 from carom.types import VelocityGrid
 

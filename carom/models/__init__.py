@@ -1,23 +1,20 @@
 """Learned mechanics and the baselines."""
 
-from carom.models.base import AbstractModel, Forecast, forecast, rollout
-from carom.models.batched_rollout import batched_rollout
+from carom.models.base import AbstractModel, Forecast, batched_rollout, forecast, forecast_many, rollout
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
 from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
-from carom.models.forecast_many import forecast_many
-from carom.models.impact_network import ImpactNetwork
-from carom.models.networks import LinearisedPotential, PotentialNetwork, for_training
+from carom.models.mechanism import Mechanism, in_scene
 from carom.models.resnet import ResNet
-from carom.models.transfer import in_scene
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
+from carom.networks import LinearisedPotential, PotentialNetwork
 
 MODELS: dict[str, type[AbstractModel]] = {
     "cd-lagrange": CDLagrangeNetwork,
     "vin": VariationalIntegratorNetwork,
     "resnet": ResNet,
     "contact-resnet": ContactResNet,
-    "impact": ImpactNetwork,
+    "mechanism": Mechanism,
 }
 """Models by the name that files and the command line use."""
 
@@ -30,14 +27,13 @@ __all__ = [
     "CandidateContact",
     "ContactResNet",
     "Forecast",
-    "ImpactNetwork",
     "LinearisedPotential",
+    "Mechanism",
     "NoContact",
     "PotentialNetwork",
     "ResNet",
     "VariationalIntegratorNetwork",
     "batched_rollout",
-    "for_training",
     "forecast",
     "forecast_many",
     "in_scene",

@@ -5,11 +5,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from carom.integrators import cd_lagrange_step, to_half_grid, to_sample_grid
 from carom.mechanics import (
     AbstractInertia,
+    InertiaMatrix,
     Masses,
     Scene,
     project_overlap,
@@ -18,16 +19,47 @@ from carom.mechanics import (
 )
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, CandidateContact, NoContact, Signal
-from carom.models.networks import Activation, PotentialNetwork, potential_network
-from carom.models.parameters import LearnedDamping, LearnedInertia
+from carom.networks import Activation, PotentialNetwork, potential_network
 from carom.types import Coordinates, State
+
+
+class LearnedInertia(eqx.Module):
+    """M = L Lᵀ with L lower triangular and a positive diagonal, so that M is positive definite."""
+
+    raw: Float[Array, "coordinates coordinates"]
+
+    @classmethod
+    def from_scene(cls, scene: Scene) -> "LearnedInertia":
+        """Start from diag(m_k)."""
+        return cls(jnp.diag(0.5 * jnp.log(jnp.repeat(jnp.array(scene.masses), scene.dimension))))
+
+    def __call__(self) -> InertiaMatrix:
+        return InertiaMatrix(jnp.tril(self.raw, -1) + jnp.diag(jnp.exp(jnp.diagonal(self.raw))))
+
+
+class LearnedDamping(eqx.Module):
+    """C = D Dᵀ with D lower triangular, so that damping never adds energy.
+
+    Only M⁻¹C is identifiable from a recording; with fixed masses that is C in their unit.
+    """
+
+    factor: Float[Array, "coordinates coordinates"]
+
+    @classmethod
+    def small(cls, coordinates: int) -> "LearnedDamping":
+        """Start from C = 0.1·1: at C = 0 the gradient with respect to D vanishes."""
+        return cls(jnp.sqrt(0.1) * jnp.eye(coordinates))
+
+    def __call__(self) -> Float[Array, "coordinates coordinates"]:
+        factor = jnp.tril(self.factor)
+        return factor @ factor.T
 
 
 class CDLagrangeNetwork(AbstractModel):
     """The paper's model: F = −∇U_θ − C v, contacts where ĉ_θ(Q_{n+1}, V_{n+1/2}) > ½, Newton's law there.
 
-    Normals, restitution and masses come from the scene. Inertia M = L Lᵀ and damping C = D Dᵀ are learned
-    where asked for. On `scene.without_contacts()` it is CD-Lagrange without contact.
+    Normals, restitution and masses come from the scene. The inertia M = L Lᵀ and the damping C = D Dᵀ are
+    learned on request. On `scene.without_contacts()` it is CD-Lagrange without contact.
 
     Example:
         >>> import carom, jax
@@ -56,38 +88,18 @@ class CDLagrangeNetwork(AbstractModel):
         learn_damping: bool = False,
         key: Key[Array, ""],
     ):
-        potential_key, contact_key = jax.random.split(key)
-        self.potential = potential_network(
-            scene.coordinates, hidden=hidden, activation=activation, key=potential_key
-        )
-        self.contact = (
-            CandidateContact(scene.geometry, hidden=contact_hidden, key=contact_key)
-            if scene.contacts
-            else NoContact()
-        )
-        self.learned_inertia = (
-            LearnedInertia.from_masses(scene.masses, scene.dimension) if learn_inertia else None
-        )
-        self.learned_damping = LearnedDamping.small(scene.coordinates) if learn_damping else None
-        self.scene = scene
-        self.step_size = step_size
+        size, (potential_key, contact_key) = scene.coordinates, jax.random.split(key)
+        self.potential = potential_network(size, hidden=hidden, activation=activation, key=potential_key)
+        self.contact = NoContact()
+        if scene.contacts:
+            self.contact = CandidateContact(scene, hidden=contact_hidden, key=contact_key)
+        self.learned_inertia = LearnedInertia.from_scene(scene) if learn_inertia else None
+        self.learned_damping = LearnedDamping.small(size) if learn_damping else None
+        self.scene, self.step_size = scene, step_size
 
     @property
     def predicts_velocity(self) -> bool:
         return True
-
-    def inertia(self) -> AbstractInertia:
-        """M, learned or as the scene states it."""
-        if self.learned_inertia is not None:
-            return self.learned_inertia()
-        return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
-
-    def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
-        """F = −∂U/∂q − C v."""
-        force = -self.potential.gradient(position)
-        if self.learned_damping is None:
-            return force
-        return force - (self.learned_damping() @ velocity.ravel()).reshape(velocity.shape)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -99,31 +111,42 @@ class CDLagrangeNetwork(AbstractModel):
             "learn_damping": self.learned_damping is not None,
         }
 
+    def inertia(self) -> AbstractInertia:
+        """M, learned or as stated in the scene."""
+        if self.learned_inertia is not None:
+            return self.learned_inertia()
+        return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
+
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        return self.potential(position)
+
+    def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
+        """F = −∂U/∂q − C v."""
+        force = -self.potential.gradient(position)
+        if self.learned_damping is None:
+            return force
+        return force - (self.learned_damping() @ velocity.ravel()).reshape(velocity.shape)
+
     def enter(self, state: State) -> State:
         if self.scene.velocity_grid == "sample":
             return state
         return to_half_grid(state, self.step_size, inertia=self.inertia(), force=self.force)
 
     def leave(self, before: State, after: State, contact: Signal) -> State:
-        if self.scene.velocity_grid == "sample":
+        if self.scene.velocity_grid == "sample":  # recorded velocities are taken as half-step ones
             return after
-        touching = contact.astype(after.position.dtype)
-        return to_sample_grid(
-            before, after, inertia=self.inertia(), geometry=self.scene.geometry, touching=touching
-        )
+        inertia, touching = self.inertia(), contact.astype(after.position.dtype)
+        return to_sample_grid(before, after, inertia=inertia, geometry=self.scene.geometry, touching=touching)
 
     def step(self, state: State, contact: Signal) -> State:
         scene, inertia = self.scene, self.inertia()
 
         def project(position, contact):
+            # A projection cannot be scaled: a soft contact is projected where it is likelier than not.
             touching = contact if contact.dtype == bool else contact > 0.5
             return project_overlap(
-                scene.projection,
-                scene.geometry,
-                inertia,
-                position,
-                touching,
-                reference=scene.reference,
+                scene.projection, scene.geometry, inertia, position, touching, reference=scene.reference
             )
 
         return cd_lagrange_step(
@@ -141,19 +164,11 @@ class CDLagrangeNetwork(AbstractModel):
         return (self.potential.weight, self.potential.output)
 
     def _impulse(self, jacobian, inertia, before, smooth, contact: Signal):
+        contacts = (jacobian, inertia, before, smooth)
         restitution = jnp.full(contact.shape, self.scene.restitution, before.dtype)
         if contact.dtype == bool and self.scene.geometry.coupled:
-            # Decided contacts that share a body are resolved one after another; the paper's formula, which
-            # drops the sign test, is meant for one contact per body.
-            return unilateral_impulse(
-                jacobian, inertia, before, smooth, restitution=restitution, touching=contact
-            )
-        impulse = restitution_impulse(
-            jacobian,
-            inertia,
-            before,
-            smooth,
-            restitution=restitution,
-            active=contact.astype(before.dtype),
-        )
-        return impulse, jnp.ones((), bool)
+            # Contacts that share a body are resolved one after another; the paper's formula, which drops the
+            # sign test, is meant for one contact per body.
+            return unilateral_impulse(*contacts, restitution=restitution, touching=contact)
+        active = contact.astype(before.dtype)
+        return restitution_impulse(*contacts, restitution=restitution, active=active), jnp.ones((), bool)

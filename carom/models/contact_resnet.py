@@ -10,8 +10,8 @@ from jaxtyping import Array, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, Signal
-from carom.models.networks import Perceptron, perceptron
 from carom.models.resnet import flatten, residual_step
+from carom.networks import Perceptron, perceptron
 from carom.types import State
 
 
@@ -36,8 +36,7 @@ class ContactResNet(AbstractModel):
         size = 2 * scene.coordinates
         self.increment = perceptron((size + scene.bodies, hidden, size), activation="tanh", key=increment_key)
         self.contact = BodyTouch(scene.bodies, scene.dimension, hidden=contact_hidden, key=contact_key)
-        self.scene = scene
-        self.step_size = step_size
+        self.scene, self.step_size = scene, step_size
 
     @property
     def predicts_velocity(self) -> bool:

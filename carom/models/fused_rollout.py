@@ -1,13 +1,13 @@
-"""Rollouts of many starts by one kernel, in whose registers a block of them stays for all steps.
+"""Forecasts from many starts by one GPU kernel, in whose registers a block of states stays for all steps.
 
 XLA writes the activations of every step to memory and reads them back, which takes longer than computing
-them. Here only states leave the kernel. It is written in Pallas for GPUs of NVIDIA; elsewhere it is
-interpreted, slowly, to be tested.
+them. Here only states leave the kernel. It is written in Pallas for NVIDIA GPUs; elsewhere it can be
+interpreted, slowly, for tests.
 """
 
 import math
-from functools import partial
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -16,132 +16,165 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
-from carom.mechanics import Scene
+from carom.integrators import consecutive, prepend
+from carom.mechanics import Masses, Scene, generalised_impulse, project_overlap, restitution_impulse
+from carom.models.base import AbstractModel, Forecast, as_forecast
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
-from carom.models.contact_effects import contact_effects
 from carom.models.contact_signal import CandidateContact
-from carom.models.networks import Activation
+from carom.networks import Activation
 from carom.types import State
 
+MAX_COORDINATES, MAX_UNITS, MAX_SIGNAL_UNITS = 4, 2048, 128
+"""The largest model: coordinates are unrolled, and the weights of the signal are kept beside the states."""
+BLOCK, UNITS, WARPS = 128, 32, 8
+"""Starts per block, hidden units of the potential summed at a time, and warps per block."""
 PRECISION = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X3
-"""Of products in the contact signal: three of 8 bits make one of 16, on units made for products.
+"""Products in the contact signal on tensor cores: three bfloat16 products make one of 16 bits.
 
-What decides a contact is the sign of the log-odds, which this moves by 1e-5. All else is in float32.
+Only the sign of the log-odds decides a contact, and this moves them by 1e-5. All else is in float32.
 """
 
 
-class Tiling(NamedTuple):
-    """How the work is cut: starts of a block, units of the potential at a time, warps of a block."""
-
-    block: int = 128
-    units: int = 32
-    warps: int = 8
-
-
-class OwnGrid(NamedTuple):
-    """States on the model's own grid after every step, and log-odds of the contacts of these steps."""
-
-    position: Float[Array, "steps coordinates starts"]
-    velocity: Float[Array, "steps coordinates starts"]
-    logits: Float[Array, "steps signals starts"]
-
-
-def fused_rollout(
-    model: CDLagrangeNetwork,
-    starts: State,
-    steps: int,
-    *,
-    tiling: Tiling = Tiling(),  # noqa: B008
-    interpret: bool = False,
-) -> OwnGrid:
-    """Roll the model out from many states on its own grid, with its own contacts.
-
-    Arguments:
-        model: one that `carom.models.forecast_many` says `is_fusible`.
-        starts: with an axis over them before their own.
-        steps: steps to take.
-        tiling: how the work is cut.
-        interpret: run the kernel without a GPU.
-    """
-    count = len(starts.position)
-    blocks = -(-count // tiling.block)
-    # The last block is filled up with copies, whose motions are thrown away.
-    rows = jnp.minimum(jnp.arange(blocks * tiling.block), count - 1)
-    start = [part.reshape(count, -1)[rows].T for part in (starts.position, starts.velocity)]
-    signal = _signal_layers(model)
-    written = [scale.shape[0] for scale in start] + [len(layers.last) for layers in signal]
-    kernel = partial(
-        _kernel,
-        scene=model.scene,
-        h=model.step_size,
-        activation=model.potential.activation,
-        tiling=tiling,
-        precision=jax.lax.Precision.HIGHEST if interpret else PRECISION,
+def is_fusible(model: AbstractModel) -> TypeGuard[CDLagrangeNetwork]:
+    """Whether the kernel accepts this model: few coordinates, flat surfaces, no body in two contacts."""
+    if not isinstance(model, CDLagrangeNetwork):
+        return False
+    scene, contact = model.scene, model.contact
+    return (
+        scene.coordinates <= MAX_COORDINATES
+        and scene.geometry.affine
+        and not scene.geometry.coupled
+        and scene.projection != "inverse_mass"
+        and model.learned_inertia is None
+        and model.learned_damping is None
+        and model.potential.bias.dtype == jnp.float32
+        and model.potential.hidden <= MAX_UNITS
+        and (not scene.contacts or len(contact.hidden) == 2)
+        and max(contact.hidden, default=0) <= MAX_SIGNAL_UNITS
     )
+
+
+def fused_forecast(
+    model: CDLagrangeNetwork, starts: State, steps: int, *, interpret: bool = False
+) -> Forecast:
+    """As `carom.models.forecast_many`, for a model that `is_fusible`; `interpret` works without a GPU."""
+    scene, count = model.scene, len(starts.position)
+    entered = jax.vmap(model.enter)(starts)
+    # The last block is padded with copies, whose motions are discarded.
+    rows = jnp.minimum(jnp.arange(-(-count // BLOCK) * BLOCK), count - 1)
+    sizes = [scene.coordinates, scene.coordinates, scene.contacts][: 3 if scene.contacts else 2]
     moved = pl.pallas_call(
-        kernel,
-        out_shape=[jax.ShapeDtypeStruct((steps, size, len(rows)), jnp.float32) for size in written],
-        grid=(blocks,),
+        partial(
+            _kernel,
+            scene=scene,
+            h=model.step_size,
+            activation=model.potential.activation,
+            precision=jax.lax.Precision.HIGHEST if interpret else PRECISION,
+        ),
+        out_shape=[jax.ShapeDtypeStruct((steps, size, len(rows)), jnp.float32) for size in sizes],
+        grid=(len(rows) // BLOCK,),
         interpret=interpret,
-        compiler_params=None if interpret else triton.CompilerParams(num_warps=tiling.warps, num_stages=1),
+        compiler_params=None if interpret else triton.CompilerParams(num_warps=WARPS, num_stages=1),
         name="carom_fused_rollout",
-    )(*start, _potential_rows(model, tiling.units), *(array for layers in signal for array in layers))
-    nothing = [] if signal else [jnp.zeros((steps, 0, len(rows)), jnp.float32)]
-    return OwnGrid(*(part[..., :count] for part in (*moved, *nothing)))
+    )(
+        *(part.reshape(count, -1)[rows].T for part in (entered.position, entered.velocity)),
+        _potential_rows(model),
+        *_signal_layers(model),
+    )
+    position, velocity, *signal = (jnp.moveaxis(part[..., :count], -1, 0) for part in moved)
+    shape = (count, steps, scene.bodies, scene.dimension)
+    states = jax.vmap(prepend)(entered, State(position.reshape(shape), velocity.reshape(shape)))
+
+    def on_samples(start, states, logits):
+        return as_forecast(start, jax.vmap(model.leave)(*consecutive(states), logits > 0), logits)
+
+    return jax.vmap(on_samples)(starts, states, signal[0] if signal else jnp.zeros((count, steps, 0)))
 
 
-def _kernel(
-    position, velocity, potential, *others, scene: Scene, h: float, activation: Activation, tiling, precision
-):
+def _kernel(position, velocity, potential, *others, scene: Scene, h, activation: Activation, precision):
     """All steps of one block; positional arguments are references into the memory of the device."""
-    signal = _Signal(*others[:6]) if scene.contacts else None
-    out = others[6:] if scene.contacts else others
-    effects = contact_effects(scene)
+    layers, out = (others[:6], others[6:]) if scene.contacts else ((), others)
+    effects, n = contact_effects(scene), scene.coordinates
     mass = np.repeat(np.asarray(scene.masses, float), scene.dimension)
-    here = pl.ds(pl.program_id(0) * tiling.block, tiling.block)
-    axes = range(scene.coordinates)
-    # Loaded once: it then stays where products take their factors from.
-    layers = None if signal is None else signal._replace(second=signal.second[...])
+    here = pl.ds(pl.program_id(0) * BLOCK, BLOCK)
+    if layers:  # loaded once, so that the second weights stay where products read their factors
+        layers = (*layers[:2], layers[2][...], *layers[3:])
 
-    def step(n, state):
+    def step(number, state):
         Q, V = state
-        Q = [Q[i] + h * V[i] for i in axes]
-        logits = [] if layers is None else _logits(layers, [*Q, *V], precision)
+        Q = [Q[i] + h * V[i] for i in range(n)]
+        logits = _logits(*layers, inputs=[*Q, *V], precision=precision) if layers else []
         touching = [logit > 0 for logit in logits]
-        Q = _changed(Q, touching, [[(effect.move, Q)] for effect in effects], [e.place for e in effects])
-        slope = _slope(potential, Q, activation, tiling.units)
-        V_smooth = [V[i] - h / float(mass[i]) * slope[i] for i in axes]
-        kicks = [[(effect.by_before, V), (effect.by_smooth, V_smooth)] for effect in effects]
-        V = _changed(V_smooth, touching, kicks)
+        Q = _add_effects(Q, touching, [(e.offset[:n], e.matrix[:n, :n]) for e in effects], Q)
+        slope = _slope(potential, Q, activation)
+        V_smooth = [V[i] - h / float(mass[i]) * slope[i] for i in range(n)]
+        kicks = [(e.offset[n:], e.matrix[n:, n:]) for e in effects]
+        V = _add_effects(V_smooth, touching, kicks, [*V, *V_smooth])
         for reference, values in zip(out, (Q, V, logits), strict=False):
             for i, value in enumerate(values):
-                reference[n, i, here] = value
+                reference[number, i, here] = value
         return tuple(Q), tuple(V)
 
-    start = tuple(tuple(part[i, here] for i in axes) for part in (position, velocity))
+    start = tuple(tuple(part[i, here] for i in range(n)) for part in (position, velocity))
     jax.lax.fori_loop(0, out[0].shape[0], step, start)
 
 
-def _changed(vector: list, touching: list, products: list, places: list | None = None) -> list:
-    """A vector with what touching contacts add, matrices times vectors and a place; zeros cost nothing."""
-    result = list(vector)
-    for j, active in enumerate(touching):
-        for i in range(len(vector)):
-            place = 0.0 if places is None else float(places[j][i])
-            added = [jnp.full_like(vector[i], place)] if place else []
-            added += [
-                float(factor) * other
-                for matrix, others in products[j]
-                for factor, other in zip(matrix[i], others, strict=True)
-                if factor
-            ]
-            if added:
-                result[i] = result[i] + jnp.where(active, sum(added[1:], added[0]), 0.0)
+class ContactEffect(NamedTuple):
+    """(ΔQ, ΔV) = offset + matrix (Q, V, V^S) when one contact touches."""
+
+    offset: Float[np.ndarray, "changes"]
+    matrix: Float[np.ndarray, "changes inputs"]
+
+
+@lru_cache
+def contact_effects(scene: Scene) -> tuple[ContactEffect, ...]:
+    """The effect of every contact on a CD-Lagrange step, by differentiating the formulae of mechanics.
+
+    Effects are affine on flat surfaces with a projection that does not depend on the depth of the overlap,
+    and add up over contacts that share no body.
+
+    Example:
+        >>> import carom
+        >>> (floor,) = contact_effects(carom.systems.BouncingBall(restitution=0.5).scene())
+        >>> floor.matrix[1, 1:].tolist()  # v⁺ = −e v⁻ instead of v^S
+        [-0.5, -1.0]
+    """
+
+    def change(inputs, contact):
+        Q, V, smooth = inputs.reshape(3, scene.bodies, scene.dimension)
+        moved = project_overlap(
+            scene.projection, scene.geometry, inertia, Q, contact > 0, reference=scene.reference
+        )
+        jacobian = scene.geometry.jacobian(jnp.zeros_like(Q))  # the same everywhere
+        restitution = jnp.full_like(contact, scene.restitution)
+        impulse = restitution_impulse(jacobian, inertia, V, smooth, restitution=restitution, active=contact)
+        kick = inertia.solve(generalised_impulse(jacobian, impulse))
+        return jnp.concatenate([(moved - Q).ravel(), kick.ravel()])
+
+    # Evaluated to numbers even while the caller is being traced.
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        inertia = Masses(jnp.asarray(scene.masses, jnp.float64))
+        zero = jnp.zeros(3 * scene.coordinates, jnp.float64)
+        return tuple(
+            ContactEffect(np.asarray(change(zero, contact)), np.asarray(jax.jacfwd(change)(zero, contact)))
+            for contact in jnp.eye(scene.contacts, dtype=jnp.float64)
+        )
+
+
+def _add_effects(values: list, touching: list, effects: list, inputs: list) -> list:
+    """Add offset + matrix · inputs of every touching contact; zeros cost nothing."""
+    result = list(values)
+    for active, (offset, matrix) in zip(touching, effects, strict=True):
+        for i, row in enumerate(matrix):
+            terms = [jnp.full_like(values[i], offset[i])] if offset[i] else []
+            terms += [float(factor) * x for factor, x in zip(row, inputs, strict=True) if factor]
+            if terms:
+                result[i] = result[i] + jnp.where(active, sum(terms[1:], terms[0]), 0.0)
     return result
 
 
-def _potential_rows(model: CDLagrangeNetwork, multiple: int) -> Float[Array, "rows units"]:
-    """Weights and biases as exponents of 2, and what each unit contributes to ∂U/∂q, a row per coordinate.
+def _potential_rows(model: CDLagrangeNetwork) -> Float[Array, "rows units"]:
+    """Weights and biases as exponents of 2, and the factor of each unit in ∂U/∂q, one row per coordinate.
 
     φ′(x) is σ(x) for softplus and 4 σ(2x) (1 − σ(2x)) for tanh, and σ(x) = 1 / (1 + 2^{−x / ln 2}).
     """
@@ -150,19 +183,19 @@ def _potential_rows(model: CDLagrangeNetwork, multiple: int) -> Float[Array, "ro
     exponent = -twice / math.log(2) * jnp.column_stack([potential.weight, potential.bias])
     contribution = twice**2 * potential.output[:, None] * potential.weight
     rows = jnp.column_stack([exponent, contribution]).T
-    return jnp.pad(rows, ((0, 0), (0, -potential.hidden % multiple)))
+    return jnp.pad(rows, ((0, 0), (0, -potential.hidden % UNITS)))
 
 
-def _slope(potential, Q: list, activation: Activation, units: int) -> list:
-    """∂U/∂q. Chunks of units are added up first, and then once what the threads have."""
+def _slope(potential, Q: list, activation: Activation) -> list:
+    """∂U/∂q. Chunks of units are summed first, and the partial sums of the threads only once."""
     size = len(Q)
-    sums = [jnp.zeros((len(Q[0]), units), jnp.float32) for _ in Q]
-    for first in range(0, potential.shape[1], units):
-        row = [potential[k, pl.ds(first, units)][None, :] for k in range(2 * size + 1)]
+    sums = [jnp.zeros((BLOCK, UNITS), jnp.float32) for _ in Q]
+    for first in range(0, potential.shape[1], UNITS):
+        row = [potential[k, pl.ds(first, UNITS)][None, :] for k in range(2 * size + 1)]
         exponent = row[size]
         for i in range(size):
             exponent = exponent + Q[i][:, None] * row[i]
-        # Half of the special functions that a division would take.
+        # A reciprocal square root takes half of the special functions that a division would.
         root = jax.lax.rsqrt(1.0 + jnp.exp2(exponent))
         rate = root * root
         if activation == "tanh":
@@ -171,49 +204,27 @@ def _slope(potential, Q: list, activation: Activation, units: int) -> list:
     return [jnp.sum(part, axis=1) for part in sums]
 
 
-class _Signal(NamedTuple):
-    """The layers of the contact signal, filled up with zeros to widths that are powers of 2."""
-
-    first: Array
-    first_bias: Array
-    second: Array
-    second_bias: Array
-    last: Array
-    last_bias: Array
-
-
-def _signal_layers(model: CDLagrangeNetwork) -> list[_Signal]:
-    """None or one."""
+def _signal_layers(model: CDLagrangeNetwork) -> list[Array]:
+    """Weights and biases of the contact signal's three layers, padded to widths that are powers of 2."""
     if not isinstance(model.contact, CandidateContact):
         return []
     network = model.contact.network
     (first, second, last), biases = network.weights, network.biases
-    inputs, outputs = first.shape[1], last.shape[0]
     one, two = (max(16, 1 << (width - 1).bit_length()) for width in network.hidden)
 
-    def filled(x: Array, *shape: int) -> Array:
+    def padded(x: Array, *shape: int) -> Array:
         return jnp.pad(x, [(0, new - old) for old, new in zip(x.shape, shape, strict=True)])
 
-    return [
-        _Signal(
-            filled(first, one, inputs).T,
-            filled(biases[0], one),
-            filled(second, two, one).T,
-            filled(biases[1], two),
-            filled(last, outputs, two),
-            biases[2],
-        )
-    ]
+    first, second = padded(first, one, first.shape[1]).T, padded(second, two, one).T
+    last = padded(last, last.shape[0], two)
+    return [first, padded(biases[0], one), second, padded(biases[1], two), last, biases[2]]
 
 
-def _logits(layers: _Signal, inputs: list, precision) -> list:
+def _logits(first, first_bias, second, second_bias, last, last_bias, *, inputs: list, precision) -> list:
     """Log-odds of the contacts, by the network of `CandidateContact`."""
-    hidden = layers.first_bias[:][None, :]
+    hidden = first_bias[:][None, :]
     for k, x in enumerate(inputs):
-        hidden = hidden + x[:, None] * layers.first[k, :][None, :]
-    product = jnp.dot(jnp.maximum(hidden, 0.0), layers.second, precision=precision)
-    hidden = jnp.maximum(product + layers.second_bias[:][None, :], 0.0)
-    return [
-        jnp.sum(hidden * layers.last[j, :][None, :], axis=1) + layers.last_bias[j]
-        for j in range(layers.last.shape[0])
-    ]
+        hidden = hidden + x[:, None] * first[k, :][None, :]
+    product = jnp.dot(jnp.maximum(hidden, 0.0), second, precision=precision)
+    hidden = jnp.maximum(product + second_bias[:][None, :], 0.0)
+    return [jnp.sum(hidden * last[j, :][None, :], axis=1) + last_bias[j] for j in range(last.shape[0])]

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, NoContact, Signal
-from carom.models.networks import Perceptron, perceptron
+from carom.networks import Perceptron, perceptron
 from carom.types import State
 
 
@@ -25,8 +25,7 @@ class ResNet(AbstractModel):
         size = 2 * scene.coordinates
         self.increment = perceptron((size, hidden, size), activation="tanh", key=key)
         self.contact = NoContact()
-        self.scene = scene
-        self.step_size = step_size
+        self.scene, self.step_size = scene, step_size
 
     @property
     def predicts_velocity(self) -> bool:

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from carom.errors import require_choice
 from carom.integrators import stormer_verlet_step, velocity_verlet_step
 from carom.mechanics import Masses, Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, NoContact, Signal
-from carom.models.networks import Activation, PotentialNetwork, potential_network
+from carom.networks import Activation, PotentialNetwork, potential_network
 from carom.types import Coordinates, State
 
 Scheme = Literal["velocity_verlet", "stormer_verlet"]
@@ -48,26 +48,28 @@ class VariationalIntegratorNetwork(AbstractModel):
         self.potential = potential_network(scene.coordinates, hidden=hidden, activation=activation, key=key)
         self.contact = NoContact()
         self.scheme = scheme
-        self.scene = scene
-        self.step_size = step_size
+        self.scene, self.step_size = scene, step_size
 
     @property
     def predicts_velocity(self) -> bool:
         return self.scheme == "velocity_verlet"
 
-    def inertia(self) -> Masses:
-        return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
-
-    def force(self, position: Coordinates) -> Coordinates:
-        return -self.potential.gradient(position)
-
     @property
     def options(self) -> dict[str, Any]:
-        return {
-            "scheme": self.scheme,
-            "hidden": self.potential.hidden,
-            "activation": self.potential.activation,
-        }
+        potential = self.potential
+        return {"scheme": self.scheme, "hidden": potential.hidden, "activation": potential.activation}
+
+    def inertia(self) -> Masses:
+        """M."""
+        return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
+
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        return self.potential(position)
+
+    def force(self, position: Coordinates, velocity: Coordinates | None = None) -> Coordinates:
+        """F = −∂U/∂q, whatever the velocity."""
+        return -self.potential.gradient(position)
 
     def enter(self, state: State) -> State:
         return self._kick(state, -0.5)
@@ -79,6 +81,7 @@ class VariationalIntegratorNetwork(AbstractModel):
         h, inertia = self.step_size, self.inertia()
         if self.scheme == "velocity_verlet":
             return velocity_verlet_step(state, h, inertia=inertia, force=self.force)
+        # The backward difference is stored in place of the velocity, so that a state has both positions.
         previous = state.position - h * state.velocity
         following = stormer_verlet_step(previous, state.position, h, inertia=inertia, force=self.force)
         return State(following, (following - state.position) / h)

@@ -11,17 +11,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from carom.data import Recording, simulate
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.models import CDLagrangeNetwork, Forecast, forecast
 from carom.plotting.style import DATA, figure_style, line
 from carom.storage.atomic import atomic_write
 from carom.systems import BouncingBall
-from carom.training import WindowedSettings, fit_windowed
+from carom.training import TrainingSettings, train
 from carom.types import Trajectory
 
 STEPS, STEP_SIZE, NOISE = 519, 0.02, 0.2
-SETTINGS = WindowedSettings(
+SETTINGS = TrainingSettings(
     epochs=600, learning_rate=1e-2, schedule="cosine", l2=1e-4, reduction="sum", contact_inputs="observed"
 )
 CAROM, PAPER, ORACLE = "recipe carom, no touch, e and floor unknown", "recipe paper, with touch", "oracle"
@@ -29,7 +29,7 @@ CAROM, PAPER, ORACLE = "recipe carom, no touch, e and floor unknown", "recipe pa
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One line of the table: a model, its error on the training span, and its bounces."""
+    """One line of the table: a model, its error on the recorded span, and its bounces."""
 
     model: str
     error: float
@@ -44,15 +44,13 @@ def run_demo(
     ball = BouncingBall(radius=0.01)
     truth = ball.exact(ball.start, np.arange(STEPS + 1) * STEP_SIZE)
     recording = simulate(ball, steps=STEPS, step_size=STEP_SIZE, noise=NOISE, seed=seed)
-    tell = progress or (lambda name, share: None)
+    report = progress or (lambda name, share: None)
     # Released from rest at a known height; everything else is estimated.
-    settings = LatentSettings(learned=Learned(restitution="constant"))
-    latent = fit_latent(recording, settings, starts=[ball.start], seed=seed)
-    tell(CAROM, 1.0)
+    settings = Settings(learn=("restitution", "surfaces"))
+    latent = fit_recording(recording, settings, starts=[ball.start], seed=seed)
+    report(CAROM, 1.0)
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
-    windowed = fit_windowed(
-        untrained, recording, SETTINGS, seed=seed, progress=lambda share: tell(PAPER, share)
-    )
+    windowed = train(untrained, recording, SETTINGS, seed=seed, progress=lambda share: report(PAPER, share))
     start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
     forecasts = {
         CAROM: forecast(latent.model, start, STEPS),
@@ -107,11 +105,11 @@ def _draw(
         height.set_ylim(-1.5, 12)
         phase.set(xlim=(-1.5, 12), ylim=(-17, 17))
 
-        places = np.linspace(0, 10, 101)
-        slope.plot(places, np.full_like(places, 9.81), **line("truth"))
+        heights = np.linspace(0, 10, 101)
+        slope.plot(heights, np.full_like(heights, 9.81), **line("truth"))
         for name, gradient in slopes.items():
-            learned = jax.vmap(gradient)(jnp.asarray(places[:, None, None], "float32"))
-            slope.plot(places, np.asarray(learned)[:, 0, 0], **_style(name))
+            learned = jax.vmap(gradient)(jnp.asarray(heights[:, None, None], "float32"))
+            slope.plot(heights, np.asarray(learned)[:, 0, 0], **_style(name))
         slope.set(xlabel="height / m", ylabel="∂U/∂q / N", title="learned potential's slope", ylim=(8.5, 11))
         handles, labels = height.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))

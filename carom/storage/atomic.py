@@ -8,25 +8,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from carom.errors import InputError
+from carom.storage.input_file import complaint
 
 _PREFIX, _SUFFIX = ".carom-", ".tmp"
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path in the same folder and move it to `path` when the block has ended well.
+    """Yield a temporary path in the same folder, and move it to `path` when the block ends without an error.
 
-    Whatever ends the block otherwise, Ctrl-C included, removes the temporary file and leaves an older file at
-    `path` as it was. A write that the system refuses, such as to a full disk, is an `InputError`.
+    An error inside, Ctrl-C included, removes the temporary file and leaves an older file at `path` as it was.
+    A write that the system refuses, for example to a full disk, raises `InputError`.
 
     Arguments:
-        path: where the finished file goes; a link is followed.
+        path: the final file; symbolic links are followed.
 
     Example:
         >>> with atomic_write("numbers.txt") as temporary:  # doctest: +SKIP
         ...     temporary.write_text("1 2 3")
     """
-    # The name does not grow from the target's, which may already be as long as the system allows.
+    # Not derived from the target's name, which may already be as long as the system allows.
     name = f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
     temporary: Path | None = None
     try:
@@ -49,47 +50,43 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         # pathlib reports a loop of links as RuntimeError and a null character as ValueError.
         if isinstance(error, OSError) or (temporary is None and isinstance(error, RuntimeError | ValueError)):
             reason = getattr(error, "strerror", None) or str(error)
-            place = f"{os.fspath(path)}: the file cannot be written ({reason})"
-            printable = "".join(c if c.isprintable() else "�" for c in place)
-            raise InputError(f"{printable}; choose another folder or make room there.") from error
+            problem = f"the file cannot be written ({reason}); choose another folder or free some space"
+            raise complaint(Path(path), problem) from error
         raise
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it where they are missing; a refusal is an `InputError`."""
+    """Create a folder and its missing parents; raises `InputError` where the system refuses."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = f"the folder cannot be made ({error.strerror}); choose another"
+        reason = f"the folder cannot be created ({error.strerror}); choose another"
         raise InputError(f"{folder}: {reason}.") from error
 
 
 @contextmanager
 def folder_made(folder: Path) -> Iterator[None]:
-    """As `make_folder`, for a block: an error inside removes again what was made and is empty."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    """`make_folder` for a block: an error inside removes the folders that were created and are empty."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
         make_folder(folder)
         yield
     except BaseException:
-        for place in missing:
-            with suppress(OSError):  # not made yet, or there is something in it
-                place.rmdir()
+        for parent in missing:
+            with suppress(OSError):  # not created yet, or not empty
+                parent.rmdir()
         raise
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what processes that were killed while writing into a folder have left there.
-
-    Only where no other process may be writing.
-    """
+    """Remove temporary files of killed processes from a folder in which no other process is writing."""
     for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
             path.unlink()
 
 
 def _mode_of_regular_file(target: Path) -> int | None:
-    """The permissions to keep, None for a new file. A folder or a device such as /dev/null is refused."""
+    """The permissions to keep, None for a new file; a folder or a device such as /dev/null is refused."""
     if not target.exists():
         return None
     mode = target.stat().st_mode
@@ -99,7 +96,7 @@ def _mode_of_regular_file(target: Path) -> int | None:
 
 
 def _flush_to_disk(path: Path) -> None:
-    """Make a file or a folder's list of names survive a power cut."""
+    """Make a file, or the list of names in a folder, survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

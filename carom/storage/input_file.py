@@ -1,4 +1,4 @@
-"""Files that users give: what can be wrong before their content matters, and the form of every complaint."""
+"""Input files: checks before any content is read, and the form of all messages about files."""
 
 import difflib
 import stat
@@ -9,7 +9,7 @@ from carom.errors import InputError
 
 
 def shown(text: object, *, length: int = 60) -> str:
-    """Text from a file as part of a sentence: on one line, and not longer than `length`."""
+    """Text from a file as part of a message: on one line, printable, and no longer than `length`."""
     printable = "".join(c if c.isprintable() else "�" for c in str(text))
     return printable if len(printable) <= length else printable[: length - 1] + "…"
 
@@ -19,16 +19,16 @@ def complaint(path: Path, problem: str, *places: str) -> InputError:
 
     Arguments:
         path: the file, as the user named it.
-        problem: what is wrong and what to do; a full stop is added unless it ends in a question.
-        places: where in the file, such as "row 12" and "column q1".
+        problem: what is wrong and what to do; a full stop is added unless it is a question.
+        places: where in the file, for example "row 12" and "column q1".
     """
     where = ", ".join([shown(path, length=1000), *(shown(place, length=200) for place in places)])
     return InputError(f"{where}: {problem}{'' if problem.endswith('?') else '.'}")
 
 
 def suggestion(name: str, choices: Iterable[str]) -> str:
-    """`did you mean …?` where some choice is near, and the list of choices otherwise."""
-    choices = list(choices)[:1000]  # the search for a near one is slow
+    """`did you mean …?` where one of the choices is similar, and the list of choices otherwise."""
+    choices = list(choices)[:1000]  # the search takes time proportional to their number
     folded = {choice.casefold(): choice for choice in reversed(choices)}
     near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     if near:
@@ -38,7 +38,7 @@ def suggestion(name: str, choices: Iterable[str]) -> str:
 
 
 def require_file(path: Path, *, maximum_bytes: int, kind: str) -> None:
-    """Refuse what cannot be a readable file of a bounded size: nothing, a folder, a pipe, no bytes, too many.
+    """Refuse what is not a regular, non-empty file of bounded size.
 
     Arguments:
         path: the file, as the user named it.
@@ -64,18 +64,18 @@ def require_file(path: Path, *, maximum_bytes: int, kind: str) -> None:
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
-    """The complaint for a file that the operating system does not hand over."""
+    """The error for a file that the operating system refuses to open."""
     reason = getattr(error, "strerror", None) or shown(error)
     return complaint(path, f"the file cannot be read ({reason}); check its name and permissions")
 
 
 def not_utf8(path: Path, line: int) -> InputError:
-    """The complaint for a text file in another encoding."""
+    """The error for a text file in another encoding."""
     return complaint(path, "the text is not UTF-8; save the file with that encoding", f"line {line}")
 
 
 def size(number: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes in words, such as 1.5 MiB."""
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if number >= scale:
             return f"{number / scale:.3g} {unit}"

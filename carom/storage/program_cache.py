@@ -1,17 +1,18 @@
-"""Programs that are made ahead of their first call, and kept from one process to the next.
+"""Functions whose traced programs are kept in memory and on disk, and compiled ahead of their first call.
 
 JAX keeps compiled programs on disk but finds them by tracing the function first, which takes longer than most
-fits do. Here what was traced is kept too, under a name that stands for the source of this package, the
-versions of what it is traced by, and all that the function and its arguments are besides numbers.
+fits do. Here the traced program is kept as well, under a name made from the source of this package, the
+compiler and its flags, and everything about the function and its arguments except their values.
 """
 
 import functools
+import hashlib
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +20,39 @@ import jax
 import numpy as np
 from jax import export
 
+from carom.compilation import compiler_description, full_precision
 from carom.errors import InputError
 from carom.storage.atomic import atomic_write
+from carom.storage.compilation_cache import cache_folder
 from carom.storage.fingerprint import fingerprint, source_hash
 
-MOST_IN_MEMORY, MOST_ON_DISK = 32, 256
-"""Programs beyond these numbers are forgotten, the oldest first."""
+MAXIMUM_IN_MEMORY, MAXIMUM_ON_DISK = 32, 256
+"""Programs beyond these numbers are dropped, the oldest first."""
 
-VERSIONS = tuple(f"{name} {version(name)}" for name in ("jax", "jaxlib", "equinox"))
-"""What programs are traced by, besides this package."""
+FAST_COMPILATION = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+"""Options of XLA on CPUs that halve the compilation time of these programs; they run as fast."""
 
-QUICKLY = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
-"""How these programs are compiled on a processor: in half the time, to run as fast."""
-
+_DIGEST = hashlib.sha256().digest_size
 Program = Callable[..., Any]
-_made: dict[str, Future[Program]] = {}
+_programs: dict[str, Future[Program]] = {}
 _lock = threading.Lock()
 # As many as a fit has stages: while one is compiled, the next is traced. Tracing is Python, where threads
-# only slow each other down, so that is done in turn.
+# only slow each other down, so one program is traced at a time.
 _background = ThreadPoolExecutor(3, thread_name_prefix="carom-programs")
 _tracing = threading.Lock()
 
 
 @dataclass(frozen=True)
-class KeptFunction:
+class CachedFunction:
     """A function of trees of arrays whose compiled programs are kept, one for each set of shapes.
 
     Arguments:
-        function: what is compiled; of arguments that are trees of arrays.
+        function: takes and returns trees of arrays.
         result: a tree of the structure that it returns.
-        identity: plain values that stand for everything that the function holds besides its arguments.
+        identity: plain values that identify everything the function holds besides its arguments.
 
     Example:
-        >>> halve = KeptFunction(lambda x: {"half": x / 2}, {"half": 0}, ("halve",))
+        >>> halve = CachedFunction(lambda x: {"half": x / 2}, {"half": 0}, ("halve",))
         >>> halve.prepare(np.ones(3))
         >>> float(halve(np.full(3, 5.0))["half"][1])
         2.5
@@ -62,41 +63,33 @@ class KeptFunction:
     identity: tuple[Any, ...]
 
     def prepare(self, *arguments: Any) -> None:
-        """Have the program for arguments of these shapes made in the background."""
-        name, make = self._recipe(arguments)
+        """Start compiling the program for arguments of these shapes in the background."""
+        name, make = self._plan(arguments)
         with _lock:
-            if name not in _made:
-                _remember(name, _background.submit(make))
+            if name not in _programs:
+                _store(name, _background.submit(make))
 
     def __call__(self, *arguments: Any) -> Any:
-        """The function's value; its program is made now where `prepare` was not called for it."""
-        name, make = self._recipe(arguments)
+        """Evaluate the function; its program is compiled now unless `prepare` was called for it."""
+        name, make = self._plan(arguments)
         with _lock:
-            program = _made.get(name)
-        # What still waits for the background is sooner made here; what failed there is tried again.
+            program = _programs.get(name)
+        # A program still queued in the background is sooner made here; one that failed there is tried again.
         if program is None or program.cancel() or (program.done() and program.exception()):
             made = make()
             program = Future()
             program.set_result(made)
             with _lock:
-                _remember(name, program)
+                _store(name, program)
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
         return jax.tree.unflatten(jax.tree.structure(self.result), program.result()(*leaves))
 
-    def _recipe(self, arguments: tuple[Any, ...]) -> tuple[str, Callable[[], Program]]:
+    def _plan(self, arguments: tuple[Any, ...]) -> tuple[str, Callable[[], Program]]:
         leaves, structure = jax.tree.flatten(arguments)
         shapes = tuple(jax.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype) for x in leaves)
         described = jax.tree.unflatten(structure, [(x.shape, str(x.dtype)) for x in shapes])
         double = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
-        name = fingerprint(
-            source_hash(),
-            VERSIONS,
-            jax.config.values["jax_default_matmul_precision"],
-            jax.default_backend(),
-            double,
-            self.identity,
-            described,
-        )
+        name = fingerprint(source_hash(), compiler_description(), double, self.identity, described)
 
         def flat(*leaves):
             return jax.tree.leaves(self.function(*jax.tree.unflatten(structure, leaves)))
@@ -104,60 +97,72 @@ class KeptFunction:
         return name, functools.partial(_make, flat, shapes, name, double)
 
 
-def forget() -> None:
-    """Give all programs in memory back, and those up that wait to be made."""
+def clear() -> None:
+    """Release all programs in memory, and cancel those that wait to be compiled."""
     with _lock:
-        for program in _made.values():
+        for program in _programs.values():
             program.cancel()
-        _made.clear()
+        _programs.clear()
 
 
-def _remember(name: str, program: Future[Program]) -> None:
-    _made[name] = program
-    while len(_made) > MOST_IN_MEMORY:
-        del _made[next(iter(_made))]
+def _store(name: str, program: Future[Program]) -> None:
+    _programs[name] = program
+    while len(_programs) > MAXIMUM_IN_MEMORY:
+        del _programs[next(iter(_programs))]
 
 
 def _make(flat: Program, shapes: tuple[jax.ShapeDtypeStruct, ...], name: str, double: bool) -> Program:
-    # What holds in the caller's thread alone is set in this one too.
-    with jax.enable_x64(double):
+    # These settings hold for the caller's thread alone, and this may be another one.
+    with jax.enable_x64(double), full_precision():
         function = jax.jit(flat)
-        folder = jax.config.values["jax_compilation_cache_dir"]
-        # Elsewhere than on a processor, linear algebra is by calls that JAX does not promise to keep.
-        if not folder or jax.default_backend() != "cpu":
+        folder = cache_folder()
+        # On other devices linear algebra is done by calls that JAX does not promise to keep stable.
+        if folder is None or jax.default_backend() != "cpu":
             with _tracing:
                 lowered = function.lower(*shapes)
-            return _compiled(lowered)
-        path = Path(folder) / "traced" / name
-        try:
-            return _compiled(jax.jit(export.deserialize(bytearray(path.read_bytes())).call).lower(*shapes))
-        except Exception:  # missing or damaged, in whatever way that shows: it is made anew
-            with _tracing:
-                traced = export.export(function)(*shapes)
-        program = _compiled(jax.jit(traced.call).lower(*shapes))
-        _keep(traced, path)  # for which no caller should wait
+            return _compile(lowered)
+        path = folder / "traced" / name
+        traced = _read(path)
+        if traced is not None:
+            return _compile(jax.jit(traced.call).lower(*shapes))
+        with _tracing:
+            traced = export.export(function)(*shapes)
+        program = _compile(jax.jit(traced.call).lower(*shapes))
+        _write(traced, path)
         return program
 
 
-def _compiled(lowered: jax.stages.Lowered) -> Program:
+def _compile(lowered: jax.stages.Lowered) -> Program:
     if jax.default_backend() != "cpu":
         return lowered.compile()
     try:
-        return lowered.compile(QUICKLY)
-    except jax.errors.JaxRuntimeError:  # another version of XLA may not have this choice
+        return lowered.compile(FAST_COMPILATION)
+    except jax.errors.JaxRuntimeError:  # another version of XLA may not have these options
         return lowered.compile()
 
 
-def _keep(traced: export.Exported, path: Path) -> None:
+def _read(path: Path) -> export.Exported | None:
+    """The traced program in a file; None where there is none, or where its bytes are not those written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    # Checked before JAX parses a byte: a program with a flipped bit may compute something else, or crash.
+    digest, payload = content[:_DIGEST], content[_DIGEST:]
+    if hashlib.sha256(payload).digest() != digest:
+        message = f"{path.parent}: a program in the cache was damaged; it is traced again."
+        warnings.warn(message, stacklevel=2)
+        return None
+    return export.deserialize(bytearray(payload))
+
+
+def _write(traced: export.Exported, path: Path) -> None:
     # A cache that cannot be written only costs time.
     with suppress(OSError, InputError):
         path.parent.mkdir(parents=True, exist_ok=True)
+        payload = traced.serialize()
         with atomic_write(path) as temporary:
-            temporary.write_bytes(traced.serialize())
-        _prune(path.parent)
-
-
-def _prune(folder: Path) -> None:
-    files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-    for path in files[:-MOST_ON_DISK]:
-        path.unlink(missing_ok=True)
+            temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
+        files = sorted(path.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+        for old in files[:-MAXIMUM_ON_DISK]:
+            old.unlink(missing_ok=True)

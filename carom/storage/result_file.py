@@ -1,4 +1,4 @@
-"""Results of single pieces of a reproduction on disk, whole or refused with a sentence."""
+"""Results on disk: JSON with a checksum and NPZ arrays, whole or refused with one sentence."""
 
 import hashlib
 import json
@@ -15,12 +15,12 @@ from carom.storage.atomic import atomic_write, make_folder
 from carom.storage.input_file import complaint, require_file, shown
 
 MAXIMUM_BYTES, MAXIMUM_ARRAY_BYTES = 2**25, 2**28
-"""The largest file of results, and the most that arrays may take."""
+"""The largest file of results, and the largest total size of arrays."""
 _CHECK = "sha256"
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result as JSON with a hash of itself; folders are made where they are missing."""
+    """Write a result as JSON with its own hash; missing folders are created."""
     make_folder(path.parent)
     with atomic_write(path) as temporary:
         checked = dict(result) | {_CHECK: _hash(result)}
@@ -28,7 +28,7 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """What `write_result` wrote; nothing of what has no hash, such as that of an older version."""
+    """What `write_result` wrote; an empty result where there is no hash, as in files of older versions."""
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="result")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def read_result(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise unreadable(path, error) from error
     if not whole:
-        raise unreadable(path, "it is not as it was written")
+        raise unreadable(path, "its contents have changed since it was written")
     return result
 
 
@@ -50,7 +50,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """What `write_arrays` wrote; nothing in the file is run."""
+    """What `write_arrays` wrote; nothing in the file is executed."""
     require_file(path, maximum_bytes=MAXIMUM_ARRAY_BYTES, kind="file of arrays")
     try:
         with zipfile.ZipFile(path) as archive:
@@ -58,24 +58,24 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         if unpacked > MAXIMUM_ARRAY_BYTES:
             raise unreadable(path, "its arrays are too large")
         with warnings.catch_warnings(), np.load(path, allow_pickle=False) as stored:
-            warnings.simplefilter("ignore")  # Python's, of odd escapes in a damaged header
+            warnings.simplefilter("ignore")  # Python warns of odd escapes in a damaged header
             arrays = dict(stored)
         if not all(isinstance(part, np.ndarray) for part in arrays.values()):
-            raise unreadable(path, "it has something else than arrays in it")
+            raise unreadable(path, "it contains something other than arrays")
         return arrays
     except InputError:
         raise
     except Exception as error:
-        # Damaged bytes surface from the zip, its decompressors and NumPy's header, as anything.
+        # Damaged bytes raise errors of every kind in the zip reader, its decompressors and NumPy's header.
         raise unreadable(path, error) from error
 
 
 def unreadable(path: Path, reason: object) -> InputError:
-    """The complaint about a result that cannot be used."""
+    """The error for a result that cannot be used."""
     problem = f"the file cannot be read ({shown(reason)}); delete it and run the same command again"
     return complaint(path, problem)
 
 
 def _hash(result: Mapping[str, Any]) -> str:
-    # Keys and numbers as JSON has them, so that what is read has the hash of what was written.
+    # Keys and numbers as JSON has them, so that the hash after reading equals that before writing.
     return hashlib.sha256(json.dumps(json.loads(json.dumps(result)), sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Arrays on disk: safetensors with a JSON header, written whole or not at all; reading runs nothing."""
+"""Arrays on disk: safetensors with a JSON header, written whole or not at all; reading executes nothing."""
 
 import json
 import os
@@ -15,16 +15,12 @@ from safetensors.numpy import save
 
 from carom.errors import InputError
 from carom.storage.atomic import atomic_write
-from carom.storage.input_file import complaint, require_file, shown
+from carom.storage.input_file import complaint, require_file, size
 
 MAXIMUM_BYTES = 2**28
 """The largest file that is read, unless a caller allows more."""
-SCHEMA = 2
-"""Of the files of models; raised when a model has other arrays."""
-ADDED = {
-    2: ("pair_potential.weight", "pair_potential.bias", "pair_potential.output", "friction", "tilt"),
-}
-"""The arrays that came with a schema; in older files they are zeros, which change nothing."""
+MAXIMUM_HEADER_BYTES = 2**24
+"""The largest header that is parsed: notes on ten thousand impacts take a hundredth of it."""
 
 Tree = TypeVar("Tree")
 
@@ -41,8 +37,8 @@ def write_tensors(
 
 def read_tensors(
     path: Path, *, kind: str, maximum_bytes: int = MAXIMUM_BYTES
-) -> tuple[Any, dict[str, np.ndarray]]:
-    """The header, whatever it is, and the arrays of a file that `write_tensors` wrote.
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a file that `write_tensors` wrote.
 
     Arguments:
         path: the file, as the user named it.
@@ -52,73 +48,53 @@ def read_tensors(
     require_file(path, maximum_bytes=maximum_bytes, kind=kind)
     foreign = f"the file is not a whole Carom {kind}; name one that `carom fit` wrote"
     try:
+        with path.open("rb") as file:
+            stated = int.from_bytes(file.read(8), "little")  # the length of safetensors' own header
+        if min(stated, path.stat().st_size) > MAXIMUM_HEADER_BYTES:
+            limit = size(MAXIMUM_HEADER_BYTES)
+            raise complaint(path, f"the header is larger than {limit}, the most that is read; fit it again")
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if "carom" not in metadata:
+            header = json.loads((file.metadata() or {})["carom"])
+            if not isinstance(header, dict):
                 raise complaint(path, foreign)
-            header = json.loads(metadata["carom"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except InputError:
         raise
-    except (SafetensorError, OSError, ValueError, TypeError, RecursionError, MemoryError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise complaint(path, foreign) from error
     return header, tensors
 
 
-def require_schema(path: Path, schema: Any) -> None:
-    """Complain where this version does not know how a file is laid out."""
-    if type(schema) is not int or not 1 <= schema <= SCHEMA:
-        raise complaint(
-            path,
-            f"the file has schema {shown(schema)} and this version of Carom reads 1 to {SCHEMA}; "
-            "use the version that wrote it",
-        )
-
-
 def arrays_by_place(tree: Any) -> dict[str, Any]:
-    """The arrays of a model by their place, such as `potential.weight`."""
-    places = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(place).lstrip("."): leaf for place, leaf in places if _is_array(leaf)}
+    """The arrays of a model by their path in it, such as `potential.weight`."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in leaves if _is_array(leaf)}
 
 
-def fill(
-    path: Path,
-    skeleton: Tree,
-    tensors: Mapping[str, np.ndarray],
-    *,
-    schema: int = SCHEMA,
-    members: int | None = None,
-) -> Tree:
-    """A model from its arrays, each checked against the skeleton's.
+def fill(path: Path, skeleton: Tree, tensors: Mapping[str, np.ndarray], *, models: int | None = None) -> Tree:
+    """A model with the given arrays, each checked against the skeleton's.
 
     Arguments:
-        path: the file, for complaints.
-        skeleton: a model of the same shape; its arrays may be shapes alone.
-        tensors: the arrays by place.
-        schema: of the file.
-        members: the length of an axis before the others, where several models are stored together.
+        path: the file, for error messages.
+        skeleton: a model of the same structure; its arrays may be shapes alone.
+        tensors: the arrays by their path in the model.
+        models: the length of a leading axis, where several models are stored together.
     """
     expected = arrays_by_place(skeleton)
-    before = () if members is None else (members,)
-    new = [place for since, places in ADDED.items() if since > schema for place in places]
-    zeros = {
-        place: np.zeros((*before, *expected[place].shape), np.float32) for place in new if place in expected
-    }
-    tensors = {**zeros, **tensors}
     if expected.keys() != tensors.keys():
-        odd = sorted(expected.keys() ^ tensors.keys())[0]
-        raise complaint(
-            path, "the tensors are not those of the model in the header; save it again", f"tensor {odd}"
-        )
-    for place, leaf in expected.items():
-        tensor, shape = tensors[place], (*before, *leaf.shape)
+        name = min(expected.keys() ^ tensors.keys())
+        problem = "the tensors are not those of the model in the header; fit it again"
+        raise complaint(path, problem, f"tensor {name}")
+    leading = () if models is None else (models,)
+    for name, leaf in expected.items():
+        tensor, shape = tensors[name], (*leading, *leaf.shape)
         if tensor.shape != shape or tensor.dtype.kind != "f":
             wanted = f"it should be floating point of shape {shape}, not {tensor.dtype} of {tensor.shape}"
-            raise complaint(path, f"{wanted}; save the model again", f"tensor {place}")
+            raise complaint(path, f"{wanted}; fit it again", f"tensor {name}")
         if not np.isfinite(tensor).all():
-            raise complaint(path, "some weights are not finite; train the model again", f"tensor {place}")
+            raise complaint(path, "some values are not finite; fit it again", f"tensor {name}")
     leaves, structure = jax.tree.flatten(skeleton)
-    loaded = iter([jnp.asarray(tensors[place]) for place in expected])
+    loaded = iter([jnp.asarray(tensors[name]) for name in expected])
     return jax.tree.unflatten(structure, [next(loaded) if _is_array(leaf) else leaf for leaf in leaves])
 
 

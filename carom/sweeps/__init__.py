@@ -1,1 +1,1 @@
-"""Many fits of recordings: a grid or a study, one by one or on a cluster."""
+"""Many fits: a grid or a study of options, on local processes or a cluster."""

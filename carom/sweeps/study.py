@@ -1,8 +1,8 @@
-"""A study of fits by Optuna, the same whether fits are made one by one or beside each other.
+"""A study by Optuna that does not depend on the order in which fits end.
 
-Trials are chosen some at a time, before any of these is known, and told back in their order: which worker
-ends first changes nothing. Nothing of Optuna's is kept on disk: a study that is started again chooses the
-same trials from the same seed, and finds their rows.
+Trials are suggested in batches, before any error of the batch is known, and reported back in their order.
+Nothing of Optuna is stored: a study that is started again suggests the same trials from the same seed, and
+finds their rows.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from carom.sweeps.sweep_file import Range, Study
 
 @dataclass(frozen=True)
 class Trial:
-    """A choice of what varies, and the mean of its fits' held-out errors; None where one has none."""
+    """Values of the options that vary, and the mean held-out error of its fits; None where one has none."""
 
     number: int
     varied: dict[str, Any]
     value: float | None = None
 
 
-class RunningStudy:
-    """Chooses trials and learns from them."""
+class OptunaStudy:
+    """Suggests trials and learns from their errors."""
 
     def __init__(self, study: Study):
         try:
@@ -34,21 +34,21 @@ class RunningStudy:
                 "A study needs the package optuna; install it with: pip install 'carom[cluster]'."
             ) from None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        kind = optuna.samplers.TPESampler if study.sampler == "tpe" else optuna.samplers.RandomSampler
+        sampler = optuna.samplers.TPESampler if study.sampler == "tpe" else optuna.samplers.RandomSampler
         self._optuna = optuna
-        self._study = optuna.create_study(sampler=kind(seed=study.seed))
-        self._told = study
-        self._spaces = {key: self._space(choice) for key, choice in study.ranges.items()}
+        self._study = optuna.create_study(sampler=sampler(seed=study.seed))
+        self._settings, self._space = study, study.space
+        self._distributions = {name: self._distribution(part) for name, part in self._space.items()}
 
     def batches(self) -> Iterator[list[Trial]]:
-        """Trials that may be made beside each other; tell of all of them before asking for more."""
-        for begin in range(0, self._told.trials, self._told.together):
-            count = min(self._told.together, self._told.trials - begin)
-            asked = [self._study.ask(self._spaces) for _ in range(count)]
-            yield [Trial(trial.number, self._values(trial.params)) for trial in asked]
+        """Trials that may run side by side; report all of them before the next batch."""
+        for begin in range(0, self._settings.trials, self._settings.batch):
+            count = min(self._settings.batch, self._settings.trials - begin)
+            suggested = [self._study.ask(self._distributions) for _ in range(count)]
+            yield [Trial(trial.number, self._values(trial.params)) for trial in suggested]
 
-    def tell(self, trial: Trial, errors: list[float | None]) -> Trial:
-        """Tell of a trial's held-out errors."""
+    def report(self, trial: Trial, errors: list[float | None]) -> Trial:
+        """Report the held-out errors of a trial's fits."""
         known = [error for error in errors if error is not None]
         if len(known) < len(errors):
             self._study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
@@ -57,17 +57,17 @@ class RunningStudy:
         self._study.tell(trial.number, value)
         return Trial(trial.number, trial.varied, value)
 
-    def _space(self, choice: Range | tuple[Any, ...]) -> Any:
+    def _distribution(self, part: Range | tuple[Any, ...]) -> Any:
         distributions = self._optuna.distributions
-        if not isinstance(choice, Range):
-            return distributions.CategoricalDistribution(tuple(range(len(choice))))  # any value has a number
-        if choice.whole:
-            return distributions.IntDistribution(int(choice.low), int(choice.high), log=choice.log)
-        return distributions.FloatDistribution(choice.low, choice.high, log=choice.log)
+        if not isinstance(part, Range):
+            # By number, as Optuna has no categories that are lists.
+            return distributions.CategoricalDistribution(tuple(range(len(part))))
+        if isinstance(part.low, int):
+            return distributions.IntDistribution(part.low, int(part.high), log=part.log)
+        return distributions.FloatDistribution(part.low, part.high, log=part.log)
 
-    def _values(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        ranges = self._told.ranges
+    def _values(self, suggested: dict[str, Any]) -> dict[str, Any]:
         return {
-            key: parameters[key] if isinstance(choice, Range) else choice[parameters[key]]
-            for key, choice in ranges.items()
+            name: suggested[name] if isinstance(part, Range) else part[suggested[name]]
+            for name, part in self._space.items()
         }

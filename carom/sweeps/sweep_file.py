@@ -1,77 +1,228 @@
-"""Sweep files: which fits are to be made, and where, in TOML."""
+"""Sweep files: which fits to make, and where, in TOML.
+
+The tables with options of a fit are made from the one declaration of these options, `carom.fits.options`.
+"""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from carom.data.io.toml_table import TomlTable, as_written
-from carom.data.io.toml_text import parse_toml, read_toml_text
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+
+from carom.data.io import toml_file as toml
 from carom.errors import MAXIMUM_SEED
-from carom.storage.input_file import complaint, suggestion
-from carom.sweeps.cluster_options import CLUSTER_KEYS, ClusterOptions, read_cluster
-from carom.sweeps.option_values import OPTIONS, is_number, is_whole, option_value, options_table
+from carom.execution.cluster import ClusterSettings
+from carom.fits.options import OPTIONS
+from carom.storage.input_file import suggestion
+from carom.validation import declared_types
 
-SWEEP_KEYS = ("recording", "system", "hold_out", "seeds")
-STUDY_KEYS = ("trials", "seed", "together", "sampler", "ranges")
-RANGE_KEYS = ("low", "high", "log")
-TABLES: dict[str, tuple[str, ...]] = {
-    "sweep": SWEEP_KEYS,
-    "fit": tuple(OPTIONS),
-    "grid": (),
-    "study": STUDY_KEYS,
-    "cluster": CLUSTER_KEYS,
-}
-MOST_SEEDS, MOST_TRIALS = 10_000, 100_000
-HOLD_OUT = 0.2
+MAXIMUM_SEEDS, MAXIMUM_TRIALS = 10_000, 100_000
+_RANGE = "a table such as {low = 8, high = 64}"
 
-Sampler = Literal["tpe", "random"]
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len({*values}) < len(values):
+        raise ValueError("a value is there twice; keep one")
+    return values
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _counted(value: object) -> object:
+    return list(range(value)) if type(value) is int and 1 <= value <= MAXIMUM_SEEDS else value
+
+
+_SEEDS = f"a number of seeds up to {MAXIMUM_SEEDS}, or a list of different ones from 0 to {MAXIMUM_SEED}"
+_SEED = Annotated[toml.Whole, Field(ge=0, le=MAXIMUM_SEED)]
+
+
+class SweepTable(toml.TomlTable):
+    """`[sweep]`: the data, and how fits are scored."""
+
+    recording: Annotated[tuple[toml.Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = (
+        toml.key("what is fitted", "a file in quotes, or a list of different ones", min_length=1)
+    )
+    system: toml.Name | None = toml.key(
+        "left out: the .toml beside each recording", "a file in quotes", default=None
+    )
+    hold_out: toml.Number = toml.key(
+        "fraction that no fit sees, to score it", "a fraction from 0 and less than 1", default=0.2, ge=0, lt=1
+    )
+    seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = toml.key(
+        "of every fit", _SEEDS, default=(0,), min_length=1
+    )
+
+
+class _Options(toml.TomlTable):
+    """A table whose keys are options of a fit."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _require_options(cls, values: Any) -> Any:
+        # Without this, the nearest option would be proposed: "did you mean scheme?" for seed.
+        for name in values if isinstance(values, Mapping) else ():
+            if name in (*SweepTable.model_fields, "seed"):
+                raise ValueError(f"{name} goes under [sweep], where it serves all fits")
+        return values
+
+    def given(self, prefix: str = "") -> Iterator[tuple[str, Any]]:
+        """The keys in the file with their values; "sensor.missed" is a field of the option sensor."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, _Options):
+                yield from value.given(f"{prefix}{name}.")
+            elif value is not None:
+                yield prefix + name, value
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high` that a study draws from, evenly or by their logarithm."""
+    """Numbers from `low` to `high`, sampled uniformly, or uniformly in their logarithm."""
 
     low: int | float
     high: int | float
-    log: bool
-    whole: bool
+    log: bool = False
+
+
+def _value(kind: Any) -> tuple[Any, str]:
+    """The type of a value of an option for Pydantic, and the same in words."""
+    if get_origin(kind) is Literal:
+        return kind, toml.one_of(kind)
+    if get_origin(kind) is tuple:
+        inner, words = _value(get_args(kind)[0])
+        return Annotated[tuple[inner, ...], AfterValidator(_distinct)], f"a list, each {words}"
+    return (toml.Whole, "a whole number") if kind is int else (toml.Number, "a finite number")
+
+
+def _values(kind: Any) -> tuple[Any, str]:
+    """As `_value`, for a list of values to try."""
+    inner, words = _value(kind)
+    listed = Annotated[tuple[inner, ...], Field(min_length=1), AfterValidator(_distinct)]
+    return listed, f"a list of values to try, each {words}"
+
+
+def _search_space(kind: Any) -> tuple[Any, str]:
+    """As `_value`, for a list of values to try or a range."""
+    listed, words = _values(kind)
+    if kind not in (int, float):
+        return listed, words
+    number, values = (TypeAdapter(of) for of in (_value(kind)[0], listed))
+
+    # A union of two types would do, but its errors name neither the key nor what is right.
+    def read(value: object) -> object:
+        if not isinstance(value, Mapping):
+            return values.validate_python(value)
+        for name in value:
+            if name not in (keys := ("low", "high", "log")):
+                raise ValueError(f"there is no key {name} in a range; {suggestion(name, keys)}")
+        try:
+            low, high = (number.validate_python(value.get(name)) for name in ("low", "high"))
+            log = TypeAdapter(toml.Flag).validate_python(value.get("log", False))
+        except ValidationError as error:
+            wrong = toml.as_written(error.errors()[0]["input"])
+            raise ValueError(f"write {_RANGE}, low and high {_value(kind)[1]}, not {wrong}") from None
+        if not low < high or (log and low <= 0) or not math.isfinite(high - low):
+            more = ", both greater than 0" if log else ""
+            raise ValueError(f"write low less than high{more}, not {low:g} and {high:g}")
+        return Range(low, high, log)
+
+    return Annotated[Any, BeforeValidator(read)], f"{words}, or {_RANGE}"
+
+
+def _table(kinds: Mapping[str, Any], declare: Any) -> Any:
+    """The model of a table whose keys are options, each with the type and words that `declare` gives."""
+    keys: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        if is_dataclass(kind):
+            inner = {part: of for part, (of, _) in declared_types(kind).items()}  # pyright: ignore
+            keys[name] = (_table(inner, declare) | None, Field(None))
+        else:
+            accepted, words = declare(kind)
+            keys[name] = (accepted | None, toml.key("", words, None))
+    return pydantic.create_model("Options", __base__=_Options, **keys)
+
+
+_KINDS = {name: option.type for name, option in OPTIONS.items() if name not in ("hold_out", "seed")}
+FitTable, GridTable, RangesTable = (_table(_KINDS, declare) for declare in (_value, _values, _search_space))
+
+
+class Study(toml.TomlTable):
+    """`[study]`: trials that Optuna suggests."""
+
+    trials: toml.Whole = toml.key(
+        "number of trials", f"a whole number from 1 to {MAXIMUM_TRIALS}", ge=1, le=MAXIMUM_TRIALS
+    )
+    seed: _SEED = toml.key("of the sampler", f"a whole number from 0 to {MAXIMUM_SEED}", default=0)
+    # Not the number of workers: the study would depend on the machine.
+    batch: toml.Whole = toml.key(
+        "trials suggested at a time", "a whole number from 1 to 1000", default=4, ge=1, le=1000
+    )
+    sampler: Literal["tpe", "random"] = toml.key(
+        "tpe learns from earlier trials", 'one of "tpe", "random"', default="tpe"
+    )
+    ranges: RangesTable = Field()  # pyright: ignore[reportInvalidTypeForm]
+
+    @property
+    def space(self) -> dict[str, Range | tuple[Any, ...]]:
+        """A range or a list of choices for every option that varies."""
+        return dict(self.ranges.given())
+
+
+class _Document(toml.TomlTable):
+    """A sweep file with one grid or none."""
+
+    sweep: SweepTable
+    fit: FitTable = Field(default_factory=FitTable)  # pyright: ignore[reportInvalidTypeForm]
+    grid: GridTable = Field(default_factory=GridTable)  # pyright: ignore[reportInvalidTypeForm]
+    study: Study | None = None
+    cluster: ClusterSettings = ClusterSettings()
+
+    @property
+    def grids(self) -> list[dict[str, tuple[Any, ...]]]:
+        """What varies in every grid."""
+        return [dict(one.given()) for one in (self.grid if isinstance(self.grid, tuple) else (self.grid,))]
+
+    @pydantic.model_validator(mode="after")
+    def _require_consistent(self):
+        varied = {name for grid in self.grids for name in grid}
+        if self.study is not None:
+            if varied:
+                raise ValueError("a sweep is a grid or a study; write [grid] or [study]")
+            if not self.study.space:
+                raise ValueError(f"[study.ranges]: nothing varies; write hidden = {_RANGE}")
+            if self.sweep.hold_out == 0:
+                raise ValueError("[sweep], hold_out: a study needs held-out data; write more than 0")
+            varied = self.study.space.keys()
+        for name, _ in self.fit.given():
+            if name in varied:
+                raise ValueError(f"[fit], {name}: the option varies too; write it in one of the two tables")
+        return self
+
+
+class _SeveralGrids(_Document):
+    """A sweep file with several grids, one after the other."""
+
+    grid: tuple[GridTable, ...] = Field()  # pyright: ignore
 
 
 @dataclass(frozen=True)
-class Study:
-    """Trials that Optuna chooses.
-
-    Arguments:
-        trials: how many.
-        seed: of the sampler.
-        together: trials that are chosen at a time, before any of them is known; whatever runs beside each
-            other then, the study is the same.
-        sampler: "tpe" learns from the trials so far, "random" does not.
-        ranges: for every option that varies, a range or a list of choices.
-    """
-
-    trials: int
-    seed: int
-    together: int
-    sampler: Sampler
-    ranges: Mapping[str, "Range | tuple[Any, ...]"]
-
-
-@dataclass(frozen=True)
-class SweepFile:
+class Sweep:
     """The content of a sweep file.
 
     Arguments:
         path: the file.
         recordings: what is fitted.
-        system: the system file of all of them; None for the one beside each.
-        hold_out: the share that fits do not see, and are scored by.
+        system: the system file of all recordings; None for the one beside each.
+        hold_out: fraction of the data that fits do not see, and are scored by.
         seeds: of every fit.
         fixed: options that all fits have.
-        grids: options that vary, with their values; the fits are the product of each, one after the other.
-        study: what is there instead of grids.
+        grids: options that vary, with their values; each grid is the product of these.
+        study: what there is instead of grids.
         cluster: where fits are made.
     """
 
@@ -83,127 +234,47 @@ class SweepFile:
     fixed: Mapping[str, Any]
     grids: tuple[Mapping[str, tuple[Any, ...]], ...]
     study: Study | None
-    cluster: ClusterOptions
+    cluster: ClusterSettings
 
-    def reseeded(self, seed: int) -> "SweepFile":
+    def reseeded(self, seed: int) -> "Sweep":
         """The same with a number added to every seed."""
-        study = self.study and replace(self.study, seed=self.study.seed + seed)
+        study = self.study and self.study.model_copy(update={"seed": self.study.seed + seed})
         return replace(self, seeds=tuple(seed + own for own in self.seeds), study=study)
 
 
-def read_sweep_file(path: Path) -> SweepFile:
+def read_sweep_file(path: Path) -> Sweep:
     """Read a sweep file; a wrong key, type or value is an `InputError` that names it and says what is right.
 
-    Paths in it are relative to the folder that it lies in.
+    Paths in it are relative to its directory; dashes in keys are as good as underscores.
     """
-    tables = parse_toml(path, read_toml_text(path, kind="sweep file"))
-    for name in tables:
-        if name not in TABLES:
-            owner = next((table for table, keys in TABLES.items() if name.replace("-", "_") in keys), None)
-            if owner is not None:
-                raise complaint(path, f"the key stands outside the tables; write it under [{owner}]", name)
-            raise complaint(path, f"there is no such table; {suggestion(name, TABLES)}", name)
-    if "grid" in tables and "study" in tables:
-        raise complaint(path, "a sweep is a grid or a study; write one of the two", "[study]")
-    sweep = TomlTable(path, "[sweep]", _underscored(tables.get("sweep", {})), SWEEP_KEYS)
-    fixed = options_table(path, "[fit]", tables.get("fit", {}))
-    study = _study(path, tables["study"]) if "study" in tables else None
-    hold_out = sweep.number("hold_out", default=HOLD_OUT)
-    if not 0 <= hold_out < 1 or (study is not None and hold_out == 0):
-        least = "greater than 0" if study is not None else "from 0"
-        raise sweep.wrong("hold_out", f"write a share {least} and less than 1, not {hold_out:g}")
-    varied = {*study.ranges} if study is not None else set()
-    grids = _grids(path, tables.get("grid", {}))
-    for key in fixed.values:
-        if key in varied or any(key in grid for grid in grids):
-            where = "[grid]" if study is None else "[study.ranges]"
-            raise fixed.wrong(key, f"the option varies under {where}; write it in one of the two")
-    return SweepFile(
+    tables = _underscored(toml.parse_toml(path, toml.read_toml_text(path, kind="sweep file")))
+    # Two declarations, so that messages name the table as it is written, [grid] or [[grid]] 2.
+    several = isinstance(tables.get("grid"), list)
+    document = toml.validate(path, _SeveralGrids if several else _Document, tables)
+    sweep = document.sweep
+    written = tables.get("grid", []) if several else [tables.get("grid", {})]
+    return Sweep(
         path,
-        _recordings(sweep),
-        path.parent / sweep.text("system") if "system" in sweep.values else None,
-        hold_out,
-        _seeds(sweep),
-        {key: option_value(fixed, key, value) for key, value in fixed.values.items()},
-        grids,
-        study,
-        read_cluster(path, tables.get("cluster", {})),
+        tuple(path.parent / name for name in sweep.recording),
+        None if sweep.system is None else path.parent / sweep.system,
+        sweep.hold_out,
+        sweep.seeds,
+        dict(document.fit.given()),
+        tuple(map(_ordered, document.grids, written)),
+        document.study,
+        document.cluster,
     )
 
 
-def _underscored(values: Any) -> Any:
-    if not isinstance(values, Mapping):
-        return values
-    return {key.replace("-", "_"): value for key, value in values.items()}
+def _ordered(values: Mapping[str, Any], written: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Values by option in the order of the file."""
+    order = list(written)
+    return {name: values[name] for name in sorted(values, key=lambda n: order.index(n.partition(".")[0]))}
 
 
-def _recordings(sweep: TomlTable) -> tuple[Path, ...]:
-    value = sweep.require("recording")
-    names = value if isinstance(value, list) else [value]
-    if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
-        problem = f"write a file in quotes, or a list of different ones, not {as_written(value)}"
-        raise sweep.wrong("recording", problem)
-    return tuple(sweep.path.parent / name for name in names)
-
-
-def _seeds(sweep: TomlTable) -> tuple[int, ...]:
-    value = sweep.values.get("seeds", 1)
-    if not isinstance(value, list):
-        return tuple(range(sweep.whole("seeds", maximum=MOST_SEEDS) if "seeds" in sweep.values else 1))
-    seeds = [number for number in value if type(number) is int and 0 <= number <= MAXIMUM_SEED]
-    if not value or len({*seeds}) < len(value):
-        problem = f"write how many, or a list of different ones from 0 to {MAXIMUM_SEED}"
-        raise sweep.wrong("seeds", f"{problem}, not {as_written(value)}")
-    return tuple(seeds)
-
-
-def _grids(path: Path, value: Any) -> tuple[Mapping[str, tuple[Any, ...]], ...]:
-    several = isinstance(value, list)
-    titles = [f"[[grid]] {number}" for number in range(1, len(value) + 1)] if several else ["[grid]"]
-    grids = []
-    for title, part in zip(titles, value if several else [value], strict=True):
-        table = options_table(path, title, part)
-        grids.append({key: _values(table, key, part) for key, part in table.values.items()})
-    return tuple(grids)
-
-
-def _values(table: TomlTable, key: str, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list) or not value:
-        raise table.wrong(key, f"write a list of values to try, not {as_written(value)}")
-    values = tuple(option_value(table, key, part) for part in value)
-    if len({*values}) < len(values):
-        raise table.wrong(key, "a value is there twice; keep one")
-    return values
-
-
-def _study(path: Path, value: Any) -> Study:
-    table = TomlTable(path, "[study]", value, STUDY_KEYS)
-    ranges = options_table(path, "[study.ranges]", table.require("ranges"))
-    if not ranges.values:
-        raise complaint(
-            path, "nothing varies; write a range such as hidden = {low = 8, high = 64}", ranges.title
-        )
-    return Study(
-        trials=table.whole("trials", maximum=MOST_TRIALS),
-        seed=table.whole("seed", minimum=0, maximum=MAXIMUM_SEED) if "seed" in table.values else 0,
-        together=table.whole("together", maximum=1000) if "together" in table.values else 4,
-        sampler="tpe"
-        if table.choice("sampler", choices=get_args(Sampler), default="tpe") == "tpe"
-        else "random",
-        ranges={key: _range(ranges, key, part) for key, part in ranges.values.items()},
-    )
-
-
-def _range(table: TomlTable, key: str, value: Any) -> "Range | tuple[Any, ...]":
+def _underscored(value: Any) -> Any:
     if isinstance(value, list):
-        return _values(table, key, value)
-    if not isinstance(value, Mapping) or not is_number(key):
-        numbers = ", or a table such as {low = 8, high = 64}" if is_number(key) else ""
-        raise table.wrong(key, f"write a list of values to try{numbers}, not {as_written(value)}")
-    ends = TomlTable(table.path, f"{table.title} {key}", value, RANGE_KEYS)
-    low, high = (option_value(table, key, ends.require(name)) for name in ("low", "high"))
-    log = ends.flag("log", default=False)
-    if not low < high or (log and low <= 0) or not math.isfinite(high - low):
-        more = ", both greater than 0" if log else ""
-        raise table.wrong(key, f"write low less than high{more}, not {low:g} and {high:g}")
-    return Range(low, high, log, is_whole(key))
+        return [_underscored(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {name.replace("-", "_"): _underscored(part) for name, part in value.items()}

@@ -7,6 +7,7 @@ from carom.systems.bent_ball import BentBall
 from carom.systems.billiards import Billiards
 from carom.systems.bouncing_ball import BouncingBall
 from carom.systems.boxed_balls import AbstractBoxedBalls, fitting_radius
+from carom.systems.composed import ComposedSystem
 from carom.systems.engine_parts import Engine
 from carom.systems.engines import engine_trajectory
 from carom.systems.newtons_cradle import NewtonsCradle
@@ -33,6 +34,7 @@ __all__ = [
     "BentBall",
     "Billiards",
     "BouncingBall",
+    "ComposedSystem",
     "Engine",
     "Motions",
     "NewtonsCradle",

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from carom.compilation import full_precision
 from carom.errors import InputError
 from carom.integrators import EventReport, ReportKind, event_driven_motion
 from carom.integrators.event_driven.balls import Balls
@@ -192,6 +193,7 @@ class AbstractBalls(AbstractSystem):
 
 
 @eqx.filter_jit
+@full_precision()
 def _motion(balls: Balls, start: State, intervals, report: ReportKind) -> tuple[State, EventReport]:
     many = balls.bodies > LISTED
     # Round as many balls fit around one ball: 6 in the plane, 12 in space; the rest is for their distance.

@@ -2,37 +2,22 @@
 
 import warnings
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from carom.compilation import full_precision
+from carom.contact_laws import ConstantRestitution, CoulombFriction
 from carom.errors import InputError
-from carom.integrators import (
-    Friction,
-    cd_lagrange_step,
-    consecutive,
-    prepend,
-    rollout,
-    time_of_impact_step,
-    to_half_grid,
-    to_sample_grid,
-)
-from carom.mechanics import (
-    ContactGeometry,
-    Masses,
-    Projection,
-    Scene,
-    contact_signs,
-    friction_brake,
-    kinetic_energy,
-    project_overlap,
-    unilateral_impulse,
-)
-from carom.types import Coordinates, Scalar, State, Trajectory, VelocityGrid
+from carom.forces import AbstractForce, AbstractPotential, LinearDamping
+from carom.integrators import BY_GAP, AbstractStepper, CDLagrange, ConstraintExact, prepend, rollout
+from carom.mechanics import ContactGeometry, Masses, Points, Projection, Scene, kinetic_energy
+from carom.models.mechanism import Mechanism
+from carom.types import Coordinates, PerBody, Scalar, State, Trajectory, VelocityGrid
 
 
 class AbstractSystem(eqx.Module):
@@ -92,9 +77,25 @@ class AbstractSystem(eqx.Module):
             reference=self.reference if projection == "reference_point" else (),
         )
 
-    def inertia(self, dtype: DTypeLike = float) -> Masses:
-        """M."""
-        return Masses(jnp.asarray(self.masses, dtype))
+    @property
+    def forces(self) -> tuple[AbstractForce, ...]:
+        """What acts between impacts: the potential, and damping where there is any."""
+        rate = jnp.asarray(self.damping) / jnp.asarray(self.masses)
+        return (SystemPotential(self), LinearDamping(rate))
+
+    def mechanism(self, step_size: Scalar, stepper: AbstractStepper | None = None) -> Mechanism:
+        """The system as a mechanism: the same parts as those of models, with its constants."""
+        geometry, friction = self.geometry, self.contact_friction
+        every = (len(geometry),)
+        return Mechanism(  # pyright: ignore[reportCallIssue]
+            bodies=Points(geometry.dimension, jnp.log(jnp.asarray(self.masses))),
+            forces=self.forces,
+            geometry=geometry,
+            restitution=ConstantRestitution(jnp.full(every, self.restitution)),
+            friction=None if friction is None else CoulombFriction(jnp.full(every, friction)),
+            stepper=ConstraintExact() if stepper is None else stepper,
+            step_size=step_size,  # pyright: ignore[reportArgumentType]
+        )
 
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − C v, with C = `damping` times the inertia's unit."""
@@ -102,8 +103,8 @@ class AbstractSystem(eqx.Module):
 
     def energy(self, state: State) -> Float[Array, ""]:
         """½ vᵀ M v + U(q)."""
-        kinetic = kinetic_energy(self.inertia(state.position.dtype), state.velocity)
-        return kinetic + self.potential(state.position)
+        inertia = Masses(jnp.asarray(self.masses, state.position.dtype))
+        return kinetic_energy(inertia, state.velocity) + self.potential(state.position)
 
     def energies(self, trajectory: Trajectory) -> np.ndarray:
         """The energy at every sample."""
@@ -138,8 +139,6 @@ class AbstractSystem(eqx.Module):
 
     def constraint_exact(self, start: State, *, steps: int, step_size: float) -> Trajectory:
         """The motion by velocity Verlet with impacts at their instants inside the step, in float64."""
-        if self.damping != 0:
-            raise InputError("The constraint-exact step knows no damping; use `exact` or `scheme`.")
         with jax.enable_x64(True):
             states, contact = _constraint_exact(
                 _traced(self), float64_state(start), steps, jnp.asarray(step_size, float)
@@ -147,91 +146,46 @@ class AbstractSystem(eqx.Module):
         return _trajectory(states, contact, steps, step_size)
 
 
+class SystemPotential(AbstractPotential):
+    """The potential of a system as a force."""
+
+    name: ClassVar[str] = "system-potential"
+    system: AbstractSystem
+
+    @classmethod
+    def for_scene(cls, scene: Scene) -> "SystemPotential":
+        raise InputError("The potential of a system is no part that can be learned.")
+
+    def energy(self, position: Coordinates, masses: PerBody) -> Float[Array, ""]:
+        return self.system.potential(position)
+
+    def gradient(self, position: Coordinates, masses: PerBody) -> Coordinates:
+        return jax.grad(self.system.potential)(position)
+
+
 # Compiled once per kind of system, number of steps and options: all starts and parameters share one program.
 @eqx.filter_jit
+@full_precision()
 def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_grid, projection):
-    geometry, inertia = system.geometry, system.inertia()
-    restitution = jnp.full((len(geometry.candidates),), system.restitution)
-    friction = _friction(system)
-
-    def impulse(jacobian, inertia, before, smooth, touching):
-        return unilateral_impulse(
-            jacobian,
-            inertia,
-            before,
-            smooth,
-            restitution=restitution,
-            touching=touching,
-            sweeps=32 if geometry.coupled else 1,
-        )
+    stepper = CDLagrange(jnp.asarray(system.reference, float), "arrival", velocity_grid, projection)
+    mechanism = system.mechanism(h, stepper)
+    modes = jnp.full((len(mechanism.geometry),), BY_GAP)
 
     def step(state, _):
-        return cd_lagrange_step(
-            state,
-            h,
-            inertia=inertia,
-            force=system.force,
-            geometry=geometry,
-            detect=lambda position, velocity: geometry.gap(position) < 0,
-            impulse=impulse,
-            project=lambda position, touching: project_overlap(
-                projection, geometry, inertia, position, touching, reference=system.reference
-            ),
-            friction=friction,
-        )
+        after, report, contact = stepper.reported_step(mechanism, state, h, modes)
+        return after, (mechanism.leave(state, after, contact), report)
 
-    if velocity_grid == "sample":
-        states, report = rollout(step, start, steps=steps)
-        return states, report
-    states, report = rollout(step, to_half_grid(start, h, inertia=inertia, force=system.force), steps=steps)
-    samples = jax.vmap(
-        lambda before, after, touching: to_sample_grid(
-            before,
-            after,
-            inertia=inertia,
-            geometry=geometry,
-            touching=touching,
-            rough=friction is not None,
-        )
-    )(*consecutive(states), jnp.sign(report.impulse))
+    _, (samples, report) = rollout(step, mechanism.enter(start), steps=steps)
     return prepend(start, samples), report
 
 
-def _friction(system: AbstractSystem) -> Friction | None:
-    """The last part of the CD-Lagrange step of a system with friction."""
-    if system.contact_friction is None:
-        return None
-    geometry, inertia = system.geometry, system.inertia()
-    signs = contact_signs(geometry.candidates, geometry.bodies)
-    coefficient = jnp.full((len(geometry.candidates),), system.contact_friction)
-
-    def brake(jacobian, velocity, impulse):
-        return friction_brake(jacobian, inertia, signs, velocity, impulse, friction=coefficient)
-
-    return brake
-
-
 @eqx.filter_jit
+@full_precision()
 def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
-    geometry, inertia = system.geometry, system.inertia()
-    restitution = jnp.full((len(geometry.candidates),), system.restitution)
-    friction = None
-    if system.contact_friction is not None:
-        friction = jnp.full_like(restitution, system.contact_friction)
-
-    def step(state, _):
-        return time_of_impact_step(
-            state,
-            h,
-            inertia=inertia,
-            force=lambda position: -jax.grad(system.potential)(position),
-            geometry=geometry,
-            restitution=restitution,
-            friction=friction,
-        )
-
-    states, reports = rollout(step, start, steps=steps)
-    return states, reports.contact
+    mechanism = system.mechanism(h)
+    modes = jnp.full((len(mechanism.geometry),), BY_GAP)
+    states, contact = rollout(lambda state, _: mechanism.move(state, h, modes)[:2], start, steps=steps)
+    return states, contact
 
 
 def _traced(system: AbstractSystem) -> AbstractSystem:

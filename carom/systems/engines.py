@@ -33,6 +33,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from carom.compilation import full_precision
 from carom.errors import InputError
 from carom.integrators import consecutive, to_half_grid, to_sample_grid
 from carom.systems.balls import AbstractBalls
@@ -114,6 +115,7 @@ def _read_half_grid(system: AbstractSystem, position, velocity, pushed) -> np.nd
 
 # Compiled once per system and number of steps, not at every call.
 @eqx.filter_jit
+@full_precision()
 def _sample_velocities(system: AbstractSystem, states: State, touching):
     def read(before: State, after: State, touching):
         return to_sample_grid(

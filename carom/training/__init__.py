@@ -1,6 +1,8 @@
-"""The paper's recipe: minibatch training over short windows, of one model or of many at once."""
+"""The paper's recipe: minibatch training over short windows, of one model or an ensemble."""
 
-from carom.training.loss import Losses, WindowedSettings
-from carom.training.recipe import Fit, fit_many, fit_windowed, together
+from carom.training.ensembles import stack_models
+from carom.training.loss import Losses
+from carom.training.recipe import TrainingResult, train, train_many
+from carom.training.settings import TrainingSettings
 
-__all__ = ["Fit", "Losses", "WindowedSettings", "fit_many", "fit_windowed", "together"]
+__all__ = ["Losses", "TrainingResult", "TrainingSettings", "stack_models", "train", "train_many"]

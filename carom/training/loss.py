@@ -2,100 +2,38 @@
 
     mean squared state error + cross-entropy of the contact signal + ℓ² of the potential's kernels
 
-Each window starts at its first observation as if it were true; the observed touch drives the impulses.
-Without touch there are no labels: the model's own soft contact signal gates its impulses, and the
-cross-entropy is absent.
+Each window starts at its first observation as if it were exact; the observed touch drives the impulses.
+Without touch there are no labels: the model's own soft contact signal scales its impulses, and there is no
+cross-entropy.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from carom.errors import InputError, require_choice
 from carom.integrators import consecutive
-from carom.models import AbstractModel, batched_rollout, for_training
+from carom.models import AbstractModel, batched_rollout
+from carom.networks import for_training
+from carom.training.settings import TrainingSettings
+from carom.training.windows import Samples
 from carom.types import Scalar, State
-
-Touch = Literal["observed", "none"]
-Schedule = Literal["constant", "cosine"]
-Reduction = Literal["mean", "sum"]
-ContactInputs = Literal["observed", "predicted"]
-
-
-@dataclass(frozen=True)
-class WindowedSettings:
-    """Hyperparameters of the paper's recipe.
-
-    The defaults are ones that serve; those of the paper and of its code are in
-    `carom.reproduction.paper.experiments`.
-
-    Arguments:
-        horizon: steps per window.
-        stride: samples between window starts; 1 gives overlapping windows, horizon + 1 disjoint ones.
-        batch_size: windows per gradient step.
-        epochs: passes over all windows.
-        learning_rate: of Adam.
-        schedule: whether the rate stays constant or falls to zero along a cosine.
-        l2: strength of ℓ² on the potential's kernels.
-        reduction: whether errors are averaged ("mean", the text) or summed ("sum", the published code) over
-            the horizon.
-        contact_inputs: whether the contact signal's cross-entropy is evaluated on observed states and their
-            drift (the text) or on predicted ones (the published code).
-        touch: whether recorded touch drives the impulses, or there is none.
-    """
-
-    horizon: int = 10
-    stride: int = 1
-    batch_size: int = 32
-    epochs: int = 600
-    learning_rate: float = 1e-2
-    schedule: Schedule = "cosine"
-    l2: float = 1e-4
-    reduction: Reduction = "sum"
-    contact_inputs: ContactInputs = "observed"
-    touch: Touch = "observed"
-
-    def __post_init__(self):
-        for name in ("horizon", "stride", "batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, but it is {getattr(self, name)}.")
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InputError(f"learning_rate must be positive, but it is {self.learning_rate}.")
-        if not (np.isfinite(self.l2) and self.l2 >= 0):
-            raise InputError(f"l2 must not be negative, but it is {self.l2}.")
-        require_choice("schedule", self.schedule, Schedule)
-        require_choice("reduction", self.reduction, Reduction)
-        require_choice("contact_inputs", self.contact_inputs, ContactInputs)
-        require_choice("touch", self.touch, Touch)
 
 
 class Losses(NamedTuple):
-    """The parts of the loss, per epoch."""
+    """The terms of the loss."""
 
     state: Float[Array, "*shape"]
     contact: Float[Array, "*shape"]
     penalty: Float[Array, "*shape"]
 
 
-class WindowBatch(NamedTuple):
-    """Windows as arrays in the precision of the weights."""
-
-    position: Float[Array, "windows samples bodies dimension"]
-    velocity: Float[Array, "windows samples bodies dimension"]
-    touch: Bool[Array, "windows samples bodies"]
-
-
-def window_losses(
-    model: AbstractModel, batch: WindowBatch, settings: WindowedSettings, l2: Scalar | None = None
-) -> Losses:
+def window_losses(model: AbstractModel, batch: Samples, settings: TrainingSettings, l2: Scalar) -> Losses:
     """State error and contact cross-entropy of every window in a batch, and the ℓ² penalty of the model.
 
-    `l2` is its strength where that is not the one in `settings`.
+    The strength `l2` is an argument, not that of `settings`, because ensemble members may differ in it.
     """
     model = for_training(model)
     starts, first_target = _starts(model, batch)
@@ -103,9 +41,8 @@ def window_losses(
         batch.touch[:, first_target:], batch.position[:, first_target:]
     )
     steps = contact.shape[1]
-    given = contact if settings.touch == "observed" else None
-    own = batched_rollout(model, starts, given, steps=steps)
-    before, after = jax.vmap(consecutive)(own)
+    given = contact if settings.touch == "observed" else None  # None: the model's own soft signal
+    before, after = jax.vmap(consecutive)(batched_rollout(model, starts, given, steps=steps))
     signals = contact if given is not None else _over_steps(model.gate)(before)
     predicted = _over_steps(model.leave)(before, after, signals)
 
@@ -118,29 +55,28 @@ def window_losses(
     entropy = jnp.zeros_like(state)
     if model.contact.size and settings.touch == "observed":
         if settings.contact_inputs == "observed":
+            # Observed inputs are data: no gradient reaches the potential through the half kick of `enter`.
             observed = State(batch.position[:, :-1], batch.velocity[:, :-1])
             before = jax.lax.stop_gradient(_over_steps(model.enter)(observed))
         logits = _over_steps(model.contact_logits)(before)
-        touch = batch.touch[:, -logits.shape[1] :]
+        touch = batch.touch[:, -logits.shape[1] :]  # the label of a step is the touch at its end
         entropy = _reduce(_over_steps(model.contact.cross_entropy)(logits, touch), settings)
 
-    penalty = (settings.l2 if l2 is None else l2) * sum(
-        (jnp.sum(kernel**2) for kernel in model.penalised()), jnp.zeros((), state.dtype)
-    )
-    return Losses(state, entropy, jnp.broadcast_to(penalty, state.shape))
+    squares = sum((jnp.sum(kernel**2) for kernel in model.penalised()), jnp.zeros((), state.dtype))
+    return Losses(state, entropy, jnp.broadcast_to(l2 * squares, state.shape))
 
 
-def _starts(model: AbstractModel, batch: WindowBatch) -> tuple[State, int]:
-    """Start states of the windows on the model's own grid, and the first sample that is predicted."""
+def _starts(model: AbstractModel, batch: Samples) -> tuple[State, int]:
+    """Start states of the windows on the model's own grid, and the index of the first predicted sample."""
     if model.predicts_velocity:
         return jax.vmap(model.enter)(State(batch.position[:, 0], batch.velocity[:, 0])), 1
-    # A model of positions alone starts from two of them; its own velocity is their difference.
+    # A model of positions alone starts from two of them; its velocity is their difference quotient.
     earlier, later = batch.position[:, 0], batch.position[:, 1]
     return State(later, (later - earlier) / model.step_size), 2
 
 
 def _over_steps(function: Callable) -> Callable:
-    """Apply to every step of every window, as one flat batch: matrix products then have one long axis."""
+    """Map over every step of every window as one flat batch: matrix products then have one long axis."""
 
     def apply(*trees):
         shape = jax.tree.leaves(trees)[0].shape[:2]
@@ -150,5 +86,5 @@ def _over_steps(function: Callable) -> Callable:
     return apply
 
 
-def _reduce(per_step: Float[Array, "windows steps"], settings: WindowedSettings) -> Float[Array, "windows"]:
+def _reduce(per_step: Float[Array, "windows steps"], settings: TrainingSettings) -> Float[Array, "windows"]:
     return (jnp.mean if settings.reduction == "mean" else jnp.sum)(per_step, axis=1)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from carom.cli import main
-from carom.data.io.described import read_described
+from carom.data import read_described
 
 
 def recorded(out, *command):

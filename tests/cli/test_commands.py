@@ -12,6 +12,7 @@ import carom
 from carom.cli import COMMANDS, main
 from carom.cli.output import print_json
 from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
+from carom.evaluation.results import read_results, wide
 from carom.fits.fit_directory import UNFINISHED
 from carom.fits.options import FitOptions
 from carom.fits.plan import plan_fit
@@ -45,10 +46,10 @@ def test_from_simulation_to_forecast(tmp_path, capsys):
     main(["fit", str(recording), "--out", str(run), *QUICK, "--json"])
     summary = json.loads(capsys.readouterr().out)
     assert np.isfinite([summary["state"], summary["contact"], summary["forecast_error"]]).all()
-    written = ["history.jsonl", "model.safetensors", "recording.parquet", "run.json", "timing.json"]
+    written = ["fit.json", "history.jsonl", "manifest.json", "model.safetensors", "recording.parquet"]
     assert sorted(path.name for path in run.iterdir()) == written
     assert len((run / "history.jsonl").read_text().splitlines()) == 3
-    assert json.loads((run / "run.json").read_text())["settings"]["epochs"] == 3
+    assert json.loads((run / "fit.json").read_text())["settings"]["epochs"] == 3
 
     main(["forecast", str(run), "--start", "5,1", "--steps", "40", "--out", str(out), "--json"])
     assert json.loads(capsys.readouterr().out)["steps"] == 40
@@ -132,7 +133,7 @@ def test_the_rates_of_a_touch_sensor(tmp_path, capsys):
     assert [name.split(" ")[0] for name in parameters] == ["surface", "share", "share"]
     false, error = parameters["share of other samples with a false touch"]
     assert abs(false - 0.03) < 4 * error
-    assert json.loads((run / "run.json").read_text())["settings"]["sensor"]["delay"] == 0
+    assert json.loads((run / "fit.json").read_text())["settings"]["sensor"]["delay"] == 0
 
 
 @pytest.mark.campaign
@@ -163,7 +164,7 @@ def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     recording.with_suffix(".toml").write_text(system + '\n[sampling]\nmissing = ["position", "velocity"]\n')
     main(["fit", str(recording), "--out", str(run)])
     assert f"{lost.sum()}" in capsys.readouterr().out
-    summary = json.loads((run / "run.json").read_text())
+    summary = json.loads((run / "fit.json").read_text())
     (restitution,) = [p for p in summary["parameters"] if p["name"].startswith("restitution")]
     assert restitution["low"] <= 0.8 <= restitution["high"]
     assert restitution["high"] - restitution["low"] < 0.02
@@ -187,7 +188,7 @@ def test_names_of_runs_come_back_and_what_is_held_out_is_scored(tmp_path, capsys
     recording.write_text("\n".join([header, *named]) + "\n")
     capsys.readouterr()
     main(["fit", str(recording), *QUICK, "--hold-out", "0.2", "--out", str(run)])
-    assert "error of forecasts of what was held out" in " ".join(capsys.readouterr().out.split())
+    assert "error of forecasts of held-out data" in " ".join(capsys.readouterr().out.split())
     main(["forecast", str(run), "--end", "--steps", "5", "--out", str(out)])
     assert read_recording(out).labels == tuple(names.values())
     main(["report", str(run)])
@@ -197,7 +198,7 @@ def test_names_of_runs_come_back_and_what_is_held_out_is_scored(tmp_path, capsys
     description = read_system_file(recording.with_suffix(".toml"))
     data = read_recording(recording, columns=description.columns, scene=description.scene)
     (note,) = plan_fit(FitOptions(around=0.5), recording, data, description).notes
-    assert note.startswith("2 of 2 runs have more than one impact; --around keeps")
+    assert note.startswith("2 of 2 runs have more than one impact; only the data around")
 
 
 def test_a_run_that_is_not_finished_is_said_to_be(tmp_path, capsys):
@@ -222,12 +223,12 @@ def test_riders_with_bumpers_that_last_by_command(tmp_path, capsys):
     recording.with_suffix(".toml").write_text(
         "[system]\nbodies = 2\ndimension = 1\n\n[[pair]]\nfirst = 1\nsecond = 2\n"
     )
-    command = ["fit", str(recording), "--out", str(run), "--json", "--field", "none", "--hidden", "1"]
-    command += ["--around", "0.13", "--blind", "7", "--learn", "restitution", "masses", "gap-per-run"]
+    command = ["fit", str(recording), "--out", str(run), "--json", "--potential", "none", "--hidden", "1"]
+    command += ["--around", "0.13", "--mask", "7", "--learn", "restitution", "masses", "gap-per-run"]
     main(command)
     summary = json.loads(capsys.readouterr().out)
     assert summary["impacts"] == [1] * 5
-    assert not summary["misfit"]
+    assert not summary["diagnostics"]
     found = dict(zip(("restitution", "masses"), summary["parameters"].values(), strict=True))
     for name, truth in (("restitution", 0.7), ("masses", 0.6)):
         value, error = found[name]
@@ -391,14 +392,14 @@ def test_grid_by_command(tmp_path, capsys):
     options = ["--recipe", "carom", "--grid", "--quick", "--runs", "2", "--workers", "1"]
     command = ["reproduce", "oracle", *options]
     main([*command, "--out", str(tmp_path), "--json"])
-    assert json.loads(capsys.readouterr().out)["cells"] == 4
-    document = json.loads((tmp_path / "grid.json").read_text())
-    assert document["command"] == "carom reproduce oracle --recipe carom --grid --runs 2 --quick"
-    assert document["seeds"] == [0, 1]
-    assert all(len(cell["rows"]) == 2 for cell in document["cells"])
+    results = read_results(tmp_path / "grid.json")
+    assert json.loads(capsys.readouterr().out)["rows"] == results.rows.height
+    assert results.header["command"] == "carom reproduce grid oracle --runs 2 --quick"
+    fits = wide(results.rows).filter(model="oracle")
+    assert fits.group_by("noise", "bounces").len()["len"].to_list() == [2, 2, 2, 2]
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"grid.png", "grid.svg"}
-    main([*command, "--out", str(tmp_path)])
-    assert "figures/grid.png" in capsys.readouterr().out
+    main(["reproduce", "grid", "oracle", "--quick", "--runs", "2", "--out", str(tmp_path)])
+    assert "grid.json has every number" in capsys.readouterr().out
 
 
 @pytest.mark.campaign

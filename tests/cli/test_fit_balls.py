@@ -31,7 +31,7 @@ def test_restitution_and_friction_of_balls_by_command(tmp_path, capsys):
     scene = read_system_file(recording.with_suffix(".toml")).scene
     assert (scene.bodies, scene.contacts) == (2, 9)
     capsys.readouterr()
-    learn = ["--learn", "restitution", "friction", "--laws", "one", "--field", "none"]
+    learn = ["--learn", "restitution", "friction", "--share", "all", "--potential", "none"]
     main(["fit", str(recording), *learn, "--out", str(run), "--json"])
     found = json.loads(capsys.readouterr().out)
     for name, truth in (("restitution of all contacts", 0.8), ("friction of all contacts", 0.2)):

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from carom.cli import main
-from carom.cli.reproduce import _folder
 from carom.errors import InputError
-from carom.fits import load_run, save_run
+from carom.fits import load_fitted_model, save_fit
 from carom.fits.fit_directory import MODEL, UNFINISHED
+from carom.reproduction.subjects import output_folder
 from carom.storage.lock import locked
 from tests.data.test_bad_files import contents
 
@@ -65,17 +65,17 @@ def test_a_disk_that_is_full_at_the_end_keeps_the_work(ball, small_disk, capsys,
 
     def save_on_small_disk(*arguments, **options):
         small_disk(1000)
-        save_run(*arguments, **options)
+        save_fit(*arguments, **options)
 
     with monkeypatch.context() as context:
-        context.setattr("carom.fits.plan.save_run", save_on_small_disk)
+        context.setattr("carom.fits.plan.save_fit", save_on_small_disk)
         error = refused(capsys, command)
     assert "cannot be written" in error
     assert [path.name for path in run.iterdir()] == [UNFINISHED]
     small_disk(2**30)
-    monkeypatch.setattr("carom.training.recipe.train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("carom.training.recipe.train_epochs", lambda *_: pytest.fail("trained again"))
     main(command)
-    assert load_run(run)[1]["settings"]["epochs"] == 4
+    assert load_fitted_model(run)[1]["settings"]["epochs"] == 4
 
 
 def test_a_folder_in_use_is_told(ball, capsys):
@@ -84,10 +84,12 @@ def test_a_folder_in_use_is_told(ball, capsys):
     reproduction.mkdir()
     with locked(run):
         error = refused(capsys, ["fit", str(ball), *QUICK, "--out", str(run), "--overwrite"])
-    assert error == f"carom: {run}: another command is at work in this folder; wait for it or choose another."
+    assert (
+        error == f"carom: {run}: another command is working in this directory; wait for it or choose another."
+    )
     with locked(reproduction):
         error = refused(capsys, ["reproduce", "ball", "--quick", "--out", str(reproduction)])
-    assert "another command is at work" in error
+    assert "another command is working" in error
     main(["fit", str(ball), *QUICK, "--out", str(run)])
     assert (run / MODEL).exists()
 
@@ -103,13 +105,13 @@ def test_a_folder_that_is_read_only_is_told(ball, capsys):
 
 
 def test_what_a_killed_reproduction_was_drawing_is_removed(tmp_path):
-    left = [tmp_path / place / ".carom-0123456789abcdef.tmp" for place in (".", "rows", "figures")]
+    left = [tmp_path / place / ".carom-0123456789abcdef.tmp" for place in (".", "recipe", "figures")]
     for path in left:
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    with _folder(tmp_path, "rows"):
+    with output_folder(tmp_path, "recipe"):
         assert not any(path.exists() for path in left)
-        with pytest.raises(InputError, match="another command is at work"), _folder(tmp_path, "cells"):
+        with pytest.raises(InputError, match="another command is working"), output_folder(tmp_path, "grid"):
             pass
 
 

@@ -7,7 +7,9 @@ import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import time, timedelta
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ import pytest
 
 import carom.data.io.tables
 from carom.data import Columns, read_recording, read_system_file
+from carom.data.io.column_guess import guess_columns
+from carom.data.io.tables import MAXIMUM_COLUMNS
 from carom.errors import InputError
 from carom.mechanics import Scene
 
@@ -267,7 +271,7 @@ VALUES = [
         "run without positions",
         "ball.csv",
         csv(q1=[0, 1, 2, 3, "", ""], run=list("aaabbb"), t=[0, 1, 2, 0, 1, 2]),
-        ("row 4", "column q1", "has 1 values", "at least 3"),
+        ("row 4", "column q1", "too few values in this column, 1", "fewer than 3"),
         {"missing": ["position"]},
     ),
     Case(
@@ -361,6 +365,10 @@ BINARY = [
     Case("text in parquet", "ball.parquet", parquet(q1=list("abcdef")), ("column q1", "String", "numbers")),
     Case("lists in parquet", "ball.parquet", parquet(q1=[[1.0]] * 6), ("column q1", "List", "numbers")),
     Case("lists as run", "ball.parquet", parquet(run=[[1]] * 6), ("column run", "List")),
+    Case("durations as run", "ball.parquet", parquet(run=[timedelta(seconds=n // 3) for n in range(6)]),
+         ("column run", "Duration", "text or whole numbers")),
+    Case("times of day as time", "ball.parquet", parquet(t=[time(12, n) for n in range(6)]),
+         ("column t", "Time", "numbers")),
     Case("no rows in parquet", "ball.parquet", parquet(t=NOTHING, q1=NOTHING), ("no rows",)),
     Case("cut npz", "ball.npz", npz()[:-20], ("not a whole NPZ file",)),
     Case("half an npz", "ball.npz", npz()[:200], ("not a whole NPZ file",)),
@@ -484,19 +492,19 @@ SYSTEM_FILES = [
     wrong(
         "one mass", "masses = [1.0, 2.0]", "masses = [1.0]", "[system], masses", "2 numbers", "one per body"
     ),
-    wrong("mass alone", "masses = [1.0, 2.0]", "masses = 1.0", "[system], masses", "list of 2"),
+    wrong("mass alone", "masses = [1.0, 2.0]", "masses = 1.0", "[system], masses", "list of finite numbers"),
     wrong("true mass", "masses = [1.0, 2.0]", "masses = [1.0, true]", "[system], masses", "not true"),
     wrong("much restitution", "0.9", "1.1", "[system], restitution", "from 0", "1.1"),
     wrong("negative restitution", "0.9", "-0.1", "[system], restitution", "from 0", "-0.1"),
     wrong("nan restitution", "0.9", "nan", "[system], restitution", "finite"),
-    wrong("true restitution", "0.9", "true", "[system], restitution", "finite number, not true"),
+    wrong("true restitution", "0.9", "true", "[system], restitution", "finite number", "not true"),
     wrong("endless restitution", "0.9", f"{10**400}", "[system], restitution", "finite"),
     wrong("restitution in words", "0.9", '"high"', "[system], restitution", '"high"'),
     wrong("negative friction", "restitution = 0.9", "friction = -0.1", "[system], friction", "at least 0"),
     wrong("velocity grid", '"half"', '"halves"', "[system], velocity_grid", '"sample", "half"', '"halves"'),
     wrong("projection", '"none"', '"mass"', "[system], projection", '"inverse_mass"', '"mass"'),
     wrong("projection of lists", '"none"', "[[]]", "[system], projection", '"inverse_mass"'),
-    wrong("no reference", '"none"', '"reference_point"', "[system], reference", "missing"),
+    wrong("no reference", '"none"', '"reference_point"', "[system], reference", "2 positions"),
     wrong(
         "reference unused",
         '"none"',
@@ -643,6 +651,31 @@ def test_tables_are_refused_by_their_declared_size(suffix: str, tmp_path: Path, 
         read_recording,
         tmp_path,
     )
+
+
+def many_columns(suffix: str) -> bytes:
+    """A table of a few bytes per column, with one column too many."""
+    names = [f"q{number}" for number in range(MAXIMUM_COLUMNS + 1)]
+    if suffix == "csv":
+        return f"{','.join(names)}\n".encode()
+    buffer = io.BytesIO()
+    if suffix == "parquet":
+        pl.DataFrame({name: [0] for name in names}).write_parquet(buffer)
+        return buffer.getvalue()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(f"{name}.npy", b"")
+    # The end of a zip states the number of entries; a liar states one.
+    return buffer.getvalue()[:-14] + b"\1\0\1\0" + buffer.getvalue()[-10:]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("read", [read_recording, guess_columns])
+def test_too_many_columns_are_refused_before_any_work(read, suffix: str, tmp_path: Path):
+    content = many_columns(suffix)
+    began = process_time()
+    check(Case("wide", f"ball.{suffix}", content, (f"more than {MAXIMUM_COLUMNS} columns",)), read, tmp_path)
+    assert process_time() - began < 2
 
 
 def test_a_system_file_that_is_a_link_to_nothing(tmp_path: Path):

@@ -48,7 +48,7 @@ def test_positions_by_their_names(names, position, bodies, dimension, tmp_path):
     assert set(guess.unused) == set(names) - set(position)
 
 
-def test_velocities_are_told_by_the_numbers(tmp_path):
+def test_velocities_are_recognised_by_the_numbers(tmp_path):
     """Rates are kept, whatever the noise; what is not the rate of its position is left out."""
     noisy = rate(PATH[:, 0]) + 0.5 * GENERATOR.standard_normal(ROWS)
     right = guess_columns(write(tmp_path / "a.csv", ("t", "x", "vx"), (TIME, PATH[:, 0], noisy)))
@@ -61,7 +61,7 @@ def test_velocities_are_told_by_the_numbers(tmp_path):
     assert "no velocity for y" in half.unused["vx"]
 
 
-def test_touch_tells_the_number_of_bodies(tmp_path):
+def test_touch_determines_the_number_of_bodies(tmp_path):
     touch = (np.arange(ROWS) % 7 == 0).astype(int)
     guess = guess_columns(write(tmp_path / "a.csv", ("t", "q1", "q2", "touch1"), (TIME, *PATH.T[:2], touch)))
     assert (guess.bodies, guess.dimension, guess.columns.touch) == (1, 2, ("touch1",))
@@ -73,12 +73,12 @@ def test_touch_tells_the_number_of_bodies(tmp_path):
 def test_times_without_a_name_and_none_at_all(tmp_path):
     rising = guess_columns(write(tmp_path / "a.csv", ("clock", "x"), (TIME, PATH[:, 0])))
     assert rising.columns.time == "clock"
-    assert "GUESS" in rising.remarks["time"]
+    assert "GUESS" in rising.remarks["columns.time"]
     none = guess_columns(write(tmp_path / "b.csv", ("x", "y"), PATH.T[:2]))
     assert none.step_size == 1.0
-    assert "GUESS" in none.remarks["step_size"]
+    assert "GUESS" in none.remarks["sampling.step_size"]
     thousandths = guess_columns(write(tmp_path / "c.csv", ("time_ms", "x"), (1000 * TIME, PATH[:, 0])))
-    assert "ms" in thousandths.remarks["time"]
+    assert "ms" in thousandths.remarks["columns.time"]
 
 
 def test_runs_missing_values_and_columns_of_words(tmp_path):

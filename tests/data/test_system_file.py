@@ -103,7 +103,7 @@ def test_what_columns_leave_out_has_standard_names(tmp_path: Path):
         ("velocity = ['other']\ntouch = []", True, False),
     ],
 )
-def test_channels_are_dropped_only_when_told(columns: str, velocity: bool, touch: bool, tmp_path: Path):
+def test_channels_are_dropped_only_when_stated(columns: str, velocity: bool, touch: bool, tmp_path: Path):
     text = f"[system]\nbodies = 1\ndimension = 1\n[columns]\ntime = 's'\n{columns}\n"
     described = read_system_file(write(text, tmp_path))
     rows = "".join(f"{0.1 * n},{n},{n * n},{2 * n},{n % 2}\n" for n in range(5))
@@ -168,7 +168,7 @@ def test_reading_gives_what_was_written(data: st.DataObject, tmp_path_factory):
         scene,
         data.draw(st.sampled_from([None, columns])),
         data.draw(st.none() | st.floats(5e-324, 1e308)),
-        Learn(data.draw(st.booleans()), data.draw(st.booleans())),
+        Learn(masses=data.draw(st.booleans()), damping=data.draw(st.booleans())),
         data.draw(st.sampled_from([(), ("velocity",), ("position", "velocity")])),
     )
     path = tmp_path_factory.mktemp("round") / "ball.toml"

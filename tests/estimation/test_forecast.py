@@ -9,17 +9,19 @@ import pytest
 import carom
 from carom.data import Run, hold_out
 from carom.errors import InputError
-from carom.estimation import fit_latent_many, forecast_after, forecast_from
+from carom.estimation import fit_recordings, forecast_after, forecast_from
 from carom.estimation.last_state import last_state, last_stretch
-from carom.estimation.uncertainty.laplace import DRAWS
+from carom.estimation.uncertainty.laplace import SAMPLES
 from carom.evaluation import forecast_held_out
-from carom.fits.posterior_file import load_alternatives, save_alternatives
-from carom.models import CDLagrangeNetwork, ImpactNetwork, ResNet
+from carom.fits.model_file import load_posterior, save_posterior
+from carom.forces import UniformGravity
+from carom.models import CDLagrangeNetwork, Mechanism, ResNet
+from carom.models.mechanism import learned_potentials
 from carom.systems import BouncingBall
-from carom.training import together
+from carom.training import stack_models
 from carom.types import State
 
-SETTINGS = carom.LatentSettings(learned=carom.Learned(restitution="constant"))
+SETTINGS = carom.Settings(learn=("restitution", "surfaces"))
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +32,10 @@ def ball():
     return system, recording, carom.fit(recording, settings=SETTINGS)
 
 
-def free_fall(scene_of, gravity: float) -> ImpactNetwork:
-    """A model whose force is constant: the slope of one hidden unit far on its linear side."""
-    model = ImpactNetwork.for_recording(scene_of, hidden=1, key=jax.random.key(0))
-    potential = eqx.tree_at(
-        lambda p: (p.weight, p.bias, p.output),
-        model.potential,
-        (jnp.ones((1, 1)), jnp.full((1,), 60.0), jnp.full((1,), gravity)),
+def free_fall(recording, gravity: float) -> Mechanism:
+    return Mechanism.for_recording(
+        recording, potential="none", forces=[UniformGravity(jnp.array([-gravity]))]
     )
-    return eqx.tree_at(lambda m: m.potential, model, potential)
 
 
 def test_the_last_state_of_free_fall():
@@ -62,21 +59,19 @@ def test_the_last_state_is_as_uncertain_as_a_straight_line_makes_it():
     time = step * np.arange(count)
     height = 50 - 0.5 * 9.81 * time**2
     noisy = height + noise * np.random.default_rng(0).standard_normal(count)
-    spread = _spread_of_ends(together([model] * 400), Run(time, noisy[:, None, None]), noise)
+    spread = _spread_of_ends(model, Run(time, noisy[:, None, None]), noise)
     centred = time - time.mean()
     expected = noise * np.sqrt(1 / count + centred[-1] ** 2 / (centred @ centred))
     np.testing.assert_allclose(spread, expected, rtol=0.15)
 
 
-def _spread_of_ends(models, run: Run, noise: float) -> float:
+def _spread_of_ends(model, run: Run, noise: float) -> float:
     """Standard deviation of the last position, each model drawing one."""
-    stretch = last_stretch(run, models.scene, (noise, float("nan")))
+    stretch = last_stretch(run, model.scene, (noise, float("nan")))
     with jax.enable_x64(True):
-        models = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), models)
+        model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64) if eqx.is_array(x) else x, model)
         normal = np.random.default_rng(1).standard_normal((400, stretch.guess.size))
-        _, drawn = eqx.filter_vmap(last_state, in_axes=(eqx.if_array(0), None, 0))(
-            models, stretch, jnp.asarray(normal)
-        )
+        _, drawn = eqx.filter_vmap(last_state, in_axes=(None, None, 0))(model, stretch, jnp.asarray(normal))
         return float(np.std(np.asarray(drawn.position)))
 
 
@@ -84,17 +79,17 @@ def _spread_of_ends(models, run: Run, noise: float) -> float:
 def test_draws_have_the_errors_that_are_reported(ball):
     _, _, fit = ball
     restitution, surface = fit.parameters
-    drawn = np.asarray(fit.draws.restitution)[:, 0, 0]
-    assert len(drawn) == DRAWS
+    drawn = np.asarray(fit.samples.restitution.value)[:, 0]
+    assert len(drawn) == SAMPLES
     np.testing.assert_allclose(drawn.std(), restitution.standard_error, rtol=0.35)
     np.testing.assert_allclose(drawn.mean(), restitution.value, atol=restitution.standard_error)
-    shifts = np.asarray(fit.draws.contact.shift)[:, 0]
+    shifts = np.asarray(fit.samples.geometry.offset)[:, 0]
     np.testing.assert_allclose(shifts.std(), surface.standard_error, rtol=0.35)
 
 
 def test_a_band_opens_from_a_known_start_and_holds_the_truth(ball):
     system, _, fit = ball
-    ahead = forecast_from(fit.model, system.start, 120, alternatives=fit.draws)
+    ahead = forecast_from(fit.model, system.start, 120, alternatives=fit.samples)
     truth = system.exact(system.start, 0.02 * np.arange(121))
     widths = (ahead.high - ahead.low)[0, :, 0, 0]
     assert widths[0] == 0
@@ -107,14 +102,13 @@ def test_a_band_without_doubt_has_no_width(ball):
     system, _, fit = ball
     one = forecast_from(fit.model, system.start, 20)
     assert (one.members, one.low) == (0, None)
-    same = jax.tree.map(np.asarray, fit.draws)
     still = eqx.tree_at(
-        lambda m: (m.potential.change, m.contact.shift, m.restitution),
-        same,
+        lambda m: (m.forces[0].change, m.geometry.offset, m.restitution.value),
+        fit.samples,
         (
-            jax.tree.map(np.zeros_like, same.potential.change),
-            np.repeat(np.asarray(fit.model.contact.shift)[None], DRAWS, axis=0),
-            np.repeat(np.asarray(fit.model.restitution)[None], DRAWS, axis=0),
+            jax.tree.map(np.zeros_like, fit.samples.forces[0].change),
+            np.repeat(np.asarray(fit.model.geometry.offset)[None], SAMPLES, axis=0),
+            np.repeat(np.asarray(fit.model.restitution.value)[None], SAMPLES, axis=0),
         ),
     )
     ahead = forecast_from(fit.model, system.start, 80, alternatives=still)
@@ -122,27 +116,27 @@ def test_a_band_without_doubt_has_no_width(ball):
     np.testing.assert_allclose(ahead.low[0], ahead.position, atol=1e-9)
 
 
-def test_alternatives_survive_a_round_trip(ball, tmp_path):
+def test_posterior_samples_survive_a_round_trip(ball, tmp_path):
     _, _, fit = ball
-    path = tmp_path / "alternatives.safetensors"
-    save_alternatives(fit.draws, path)
-    loaded = load_alternatives(path, fit.model)
-    for old, new in zip(jax.tree.leaves(fit.draws), jax.tree.leaves(loaded), strict=True):
+    path = tmp_path / "posterior.safetensors"
+    save_posterior(fit.samples, path)
+    loaded = load_posterior(path, fit.model)
+    for old, new in zip(jax.tree.leaves(fit.samples), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(old, new)
     other = CDLagrangeNetwork(fit.model.scene, 0.02, hidden=4, key=jax.random.key(0))
     with pytest.raises(InputError, match="another kind of model"):
-        load_alternatives(path, other)
-    wider = ImpactNetwork(fit.model.scene, 0.02, hidden=5, key=jax.random.key(0))
+        load_posterior(path, other)
+    wider = Mechanism.of(fit.model.scene, 0.02, forces=learned_potentials(fit.model.scene, "shared", 5))
     with pytest.raises(InputError, match="should be floating point of shape"):
-        load_alternatives(path, wider)
+        load_posterior(path, wider)
 
 
 def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
     scene = ball[2].model.scene
     members = [ResNet(scene, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
-    path = tmp_path / "alternatives.safetensors"
-    save_alternatives(together(members), path)
-    loaded = load_alternatives(path, members[0])
+    path = tmp_path / "posterior.safetensors"
+    save_posterior(stack_models(members), path)
+    loaded = load_posterior(path, members[0])
     ahead = forecast_from(members[0], State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5, alternatives=loaded)
     each = [
         np.asarray(carom.forecast(member, State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5).position)
@@ -165,12 +159,12 @@ def test_bands_hold_what_they_should():
     seeds = range(400, 440)
     recordings = [carom.simulate(system, steps=400, step_size=0.02, noise=0.1, seed=seed) for seed in seeds]
     splits = [hold_out(recording, 0.25) for recording in recordings]
-    fits = fit_latent_many([split.training for split in splits], SETTINGS, seeds=list(seeds))
+    fits = fit_recordings([split.training for split in splits], SETTINGS, seeds=list(seeds))
     truth = system.exact(system.start, recordings[0].runs[0].time)
     shares = []
     for split, fit in zip(splits, fits, strict=True):
         part = split.held_out[0]
-        ahead = forecast_held_out(fit.model, part, alternatives=fit.draws, noise=fit.noise)
+        ahead = forecast_held_out(fit.model, part, alternatives=fit.samples, noise=fit.noise)
         true = truth.position[-len(part.future) :]
         shares.append(float(((true >= ahead.low) & (true <= ahead.high)).mean()))
     assert 0.8 < np.mean(shares) <= 0.97

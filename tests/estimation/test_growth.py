@@ -17,7 +17,7 @@ from carom.estimation import stages as latent
 from carom.estimation.detection import local_fits as motion_windows
 from carom.estimation.detection.impacts import find_impacts, peaks_of
 from carom.estimation.solver.normal_equations import Prior, Unknowns, normal_equations
-from carom.estimation.solver.segments import first_states, layout
+from carom.estimation.solver.segments import first_states, partition
 
 ROOT = Path(__file__).parents[2]
 TRAIN = """
@@ -26,7 +26,7 @@ import carom, jax
 samples = int(sys.argv[1])
 recording = carom.simulate(carom.systems.BouncingBall(), steps=samples, step_size=0.02, noise=0.05)
 model = carom.models.ResNet.for_recording(recording, hidden=4, key=jax.random.key(0))
-carom.fit(model, recording, carom.WindowedSettings(epochs=1, batch_size=4096))
+carom.fit(model, recording, carom.TrainingSettings(epochs=1, batch_size=4096))
 print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 """
 
@@ -86,7 +86,7 @@ def test_start_states_do_not_look_through_impacts():
     recording = bouncing(300)
     found = find_impacts(recording.runs[0], recording.scene, sensor=None)
     exact = carom.simulate(carom.systems.BouncingBall(restitution=1.0), steps=300, step_size=0.02).runs[0]
-    places = layout(recording, 5)
+    places = partition(recording, 5)
     states = first_states(recording, [found], places)
     assert np.abs(states[:, 0] - exact.position[places.sample, 0, 0]).max() < 0.2
     assert np.abs(states[:, 1] - exact.velocity[places.sample, 0, 0]).max() < 1.0
@@ -119,10 +119,10 @@ def test_starts_of_a_long_recording_are_compared_on_a_part(monkeypatch):
     recording = bouncing(220)
     monkeypatch.setattr(latent, "LONG", 10)
     monkeypatch.setattr(latent, "PART", 6)
-    settings = carom.LatentSettings(hidden=8, learned=carom.Learned(restitution="constant"))
+    settings = carom.Settings(hidden=8, learn=("restitution", "surfaces"))
     fit = carom.fit(recording, settings=settings)
     assert not fit.failed
-    assert not fit.misfit.messages
+    assert not fit.diagnostics.messages
     assert abs(fit.parameters[0].value - 1.0) < 0.01
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from carom.data import Recording
 from carom.errors import InputError
-from carom.estimation import LatentSettings, Learned, around_impact, fit_latent
+from carom.estimation import Settings, around_impact, fit_recording
 from carom.estimation.detection.impacts import find_impacts
 from carom.estimation.uncertainty.diagnostics import diagnose
 from carom.mechanics import Pair, Scene
 from tests.riders import Encounter, encounters
 
 RIDERS = Scene(bodies=2, dimension=1, candidates=(Pair(0, 1),))
-STEP, BLIND, NOISE = 0.004, 8, 2e-5
+STEP, MASK, NOISE = 0.004, 8, 2e-5
 
 
 def law(speed):
@@ -41,7 +41,7 @@ def test_a_contact_that_lasts_is_one_impact_where_the_motions_would_have_met(dur
     )
     recording, begun = recorded(cases, generator, step=0.002)
     for run, case, start in zip(recording.runs, cases, begun, strict=True):
-        found = find_impacts(run, RIDERS, sensor=None, masses_known=False, blind=15)
+        found = find_impacts(run, RIDERS, sensor=None, masses_known=False, mask=15)
         step = int(np.argmax(np.where(found.chosen[:, 0], found.log_odds[:, 0], -np.inf)))
         assert abs(run.time[step] + 0.001 - (start + case.met)) < 0.003
         # A first look: an impact is tried at a few places of a step only.
@@ -55,7 +55,7 @@ def test_runs_are_trimmed_to_their_collision():
     generator = np.random.default_rng(5)
     cases = encounters(np.array([0.3, 1.0, 2.0]), law, scatter=0.0, generator=generator, mass_ratio=1.0)
     recording, begun = recorded(cases, generator)
-    trimmed = around_impact(recording, 0.15, blind=BLIND)
+    trimmed = around_impact(recording, 0.15, mask=MASK)
     for run, case, start in zip(trimmed.runs, cases, begun, strict=True):
         middle = 0.5 * (run.time[0] + run.time[-1])
         assert abs(middle - (start + case.met)) < 0.01
@@ -66,18 +66,16 @@ def test_runs_are_trimmed_to_their_collision():
         around_impact(recording.with_scene(RIDERS.without_contacts()), 0.1)
 
 
-LEARNED = Learned(restitution="speed", gap=False, gap_per_run=True, restitution_per_run=True, masses=True)
+LEARNED = ("restitution-speed", "masses", "surfaces-per-run", "restitution-per-run")
 
 
-def settings(learned: Learned, blind: int = BLIND) -> LatentSettings:
-    return LatentSettings(
-        learned=learned,
-        scheme="constraint_exact",
-        field="none",
-        hidden=1,
-        starts=1,
+def settings(learn: tuple[str, ...], mask: int = MASK) -> Settings:
+    return Settings(
+        learn=learn,
+        stepper="constraint_exact",
+        potential="none",
         horizons=(),
-        blind=blind,
+        mask=mask,
     )
 
 
@@ -88,12 +86,12 @@ def riders() -> tuple[Recording, list[Encounter]]:
     speeds = np.geomspace(0.15, 2.0, 16)
     cases = encounters(speeds, law, scatter=0.02, generator=generator, mass_ratio=0.9)
     recording, _ = recorded(cases, generator)
-    return around_impact(recording, 0.13, blind=BLIND), cases
+    return around_impact(recording, 0.13, mask=MASK), cases
 
 
 @pytest.fixture(scope="module")
 def fitted(riders):
-    return fit_latent(riders[0], settings(LEARNED))
+    return fit_recording(riders[0], settings(LEARNED))
 
 
 @pytest.mark.campaign
@@ -105,7 +103,7 @@ def test_a_law_of_restitution_about_which_runs_scatter(fitted, riders):
     assert ratio.standard_error < 0.002
     for speed in (0.2, 0.6, 1.8):
         powers = np.log(speed) ** np.arange(3)
-        error = np.sqrt(powers @ fitted.law_covariance[0] @ powers)
+        error = np.sqrt(powers @ fitted.covariance_of("restitution-speed") @ powers)
         value = float(fitted.model.restitution_at(jnp.full((1,), -speed, jnp.float32))[0])
         assert abs(value - law(speed)) < 4 * error
         assert error < 0.02
@@ -115,33 +113,33 @@ def test_every_run_knows_its_own_gap_and_restitution(fitted, riders):
     for index, case in enumerate(riders[1]):
         model = fitted.in_run(index)
         met = case.gap - case.closing_speed * case.met
-        np.testing.assert_allclose(float(model.contact.shift[0]), met, atol=2e-4)
+        np.testing.assert_allclose(float(model.geometry.offset[0]), met, atol=2e-4)
         value = float(model.restitution_at(jnp.full((1,), -case.closing_speed, jnp.float32))[0])
         np.testing.assert_allclose(value, case.restitution, atol=0.004)
 
 
 def test_a_run_that_was_not_fitted_may_be_as_any_that_was(fitted, riders):
     met = np.array([case.gap - case.closing_speed * case.met for case in riders[1]])
-    shared = float(fitted.model.contact.shift[0])
+    shared = float(fitted.model.geometry.offset[0])
     np.testing.assert_allclose(shared, np.median(met), atol=2e-4)
-    drawn = np.asarray(fitted.draws.contact.shift)[:, 0]
+    drawn = np.asarray(fitted.samples.geometry.offset)[:, 0]
     assert np.abs(drawn[:, None] - met).min(axis=1).max() < 1e-3
     assert 0.5 < drawn.std() / met.std() < 1.5
 
 
 def test_residuals_are_noise_where_the_contact_is_hidden(fitted):
     np.testing.assert_allclose(fitted.noise[0], NOISE, rtol=0.1)
-    assert not fitted.misfit.messages
+    assert not fitted.diagnostics.messages
     assert [found.chosen.sum() for found in fitted.impacts] == [1] * 16
 
 
 @pytest.mark.campaign
 def test_a_contact_that_lasts_is_diagnosed_where_it_is_not_hidden(riders):
     """Such a fit has not failed: what it leaves is little beside the motion, though far above the noise."""
-    fit = fit_latent(riders[0], settings(LEARNED, blind=0))
-    assert fit.misfit.near_impacts > 2
-    assert any("contacts may last" in message for message in fit.misfit.messages)
-    assert fit.misfit.excess > 4
+    fit = fit_recording(riders[0], settings(LEARNED, mask=0))
+    assert fit.diagnostics.near_impacts > 2
+    assert any("contacts may last" in message for message in fit.diagnostics.messages)
+    assert fit.diagnostics.excess > 4
     assert not fit.failed
 
 
@@ -154,12 +152,12 @@ def test_riders_that_change_from_run_to_run():
         for u, ratio in zip(generator.uniform(0.3, 1.5, 6), ratios, strict=True)
     ]
     recording, _ = recorded(cases, generator)
-    learned = Learned(restitution="constant", gap=False, gap_per_run=True, masses_per_run=True)
-    fit = fit_latent(around_impact(recording, 0.13, blind=BLIND), settings(learned))
+    learned = ("restitution", "surfaces-per-run", "masses-per-run")
+    fit = fit_recording(around_impact(recording, 0.13, mask=MASK), settings(learned))
     models = [fit.in_run(index) for index in range(len(ratios))]
-    found = np.exp([float(model.log_mass[1] - model.log_mass[0]) for model in models])
-    errors = fit.run_errors.log_mass[:, 0]
-    new_run = float(fit.model.log_mass[1] - fit.model.log_mass[0])
+    found = np.exp([float(model.bodies.log_mass[1] - model.bodies.log_mass[0]) for model in models])
+    errors = fit.per_run("masses")[1][:, 0]
+    new_run = float(fit.model.bodies.log_mass[1] - fit.model.bodies.log_mass[0])
     np.testing.assert_allclose(new_run, np.median(np.log(ratios)), atol=0.02)
     assert np.all(np.abs(np.log(found / ratios)) < 4 * errors)
     assert errors.max() < 0.01
@@ -181,5 +179,5 @@ def test_a_fit_that_must_be_told_of_impacts_says_so():
     residuals, near = [generator.standard_normal((200, 1))], [np.zeros(200, bool)]
     known, ones = np.array([True, False]), np.ones(2)
     assert diagnose(residuals, near, ones, ones, known, ones).messages == ()
-    (message,) = diagnose(residuals, near, ones, ones, known, ones, by_gap_alone=False).messages
+    (message,) = diagnose(residuals, near, ones, ones, known, ones, by_gap=False).messages
     assert "told when impacts take place" in message

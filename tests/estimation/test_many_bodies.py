@@ -2,20 +2,20 @@
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from carom.data import Recording, Run, add_noise
 from carom.errors import InputError
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.mechanics import Scene, Wall
-from carom.models import ImpactNetwork, forecast, in_scene
-from carom.reproduction.bodies.learning import glimpses
+from carom.models import Mechanism, forecast, in_scene
+from carom.models.mechanism import learned_potentials
+from carom.reproduction.bodies.run import short_trajectories
 from carom.systems import Billiards
 
-PLAIN = LatentSettings(scheme="constraint_exact", field="none", hidden=1, starts=1)
+PLAIN = Settings(stepper="constraint_exact", potential="none", starts=1)
 
 
 def by_name(fit) -> dict:
@@ -24,29 +24,22 @@ def by_name(fit) -> dict:
 
 @pytest.mark.campaign
 def test_laws_masses_radii_planes_and_normals_together():
-    """All of them unknown, and told wrongly where they have to be told."""
+    """All of them unknown, and stated wrongly where they have to be stated."""
     truth = Billiards(
         radii=(0.1, 0.14), ball_masses=(1.0, 3.0), size=(1.0, 0.8), restitution=0.8, friction=0.25
     )
-    recording, _ = glimpses(truth, seed=11, noise=0.003, chunks=400)
+    recording, _ = short_trajectories(truth, seed=11, noise=0.003, count=400)
     scene, tilt = truth.scene(), 0.04
-    told = []
+    stated = []
     for candidate in scene.candidates:
         if isinstance(candidate, Wall) and candidate.normal == (1.0, 0.0):
             candidate = replace(candidate, normal=(np.cos(tilt), np.sin(tilt)))
         if candidate.bodies == (0,) or candidate.bodies == (0, 1):
             candidate = replace(candidate, offset=candidate.offset - 0.01)
-        told.append(candidate)
-    wrong = replace(scene, candidates=tuple(told), masses=(), restitution=1.0, friction=0.0)
-    learned = Learned(
-        restitution="constant",
-        friction=True,
-        laws="kind",
-        surfaces="bodies",
-        normals=True,
-        masses=True,
-    )
-    fit = fit_latent(recording.with_scene(wrong), replace(PLAIN, learned=learned))
+        stated.append(candidate)
+    wrong = replace(scene, candidates=tuple(stated), masses=(), restitution=1.0, friction=0.0)
+    learned = ("restitution", "friction", "radii", "normals", "masses")
+    fit = fit_recording(recording.with_scene(wrong), replace(PLAIN, learn=learned, share="kind"))
     found = by_name(fit)
     expected = {
         "restitution at walls": 0.8,
@@ -72,10 +65,10 @@ def test_laws_masses_radii_planes_and_normals_together():
 def test_a_model_of_two_balls_forecasts_five():
     """Laws learned on two serve five as those learned in place would; at another step too."""
     two, five = (Billiards(radii=(0.1,) * count, restitution=0.7) for count in (2, 5))
-    recording, _ = glimpses(two, seed=12, noise=0.005, chunks=300)
-    told = replace(two.scene(), restitution=1.0)
-    settings = replace(PLAIN, learned=Learned(restitution="constant", laws="kind", gap=False))
-    model = fit_latent(recording.with_scene(told), settings).model
+    recording, _ = short_trajectories(two, seed=12, noise=0.005, count=300)
+    stated = replace(two.scene(), restitution=1.0)
+    settings = replace(PLAIN, learn=("restitution",), share="kind")
+    model = fit_recording(recording.with_scene(stated), settings).model
     moved = in_scene(model, five.scene(), step_size=0.02)
     start = five.random_start(8)
     predicted = forecast(moved, start, 15)
@@ -107,14 +100,14 @@ def springs(seed: int, *, noise: float, stiffness: float = 1.5) -> Recording:
 @pytest.mark.campaign
 def test_a_pull_between_two_bodies_holds_for_three():
     """Learned from two, it is k r at the distances seen, conserves momentum and adds up for three bodies."""
-    settings = replace(PLAIN, field="pairs", hidden=16, learned=Learned(gap=False))
-    model = fit_latent(springs(1, noise=0.01), settings).model
+    settings = replace(PLAIN, potential="pairs", hidden=16, learn=())
+    model = fit_recording(springs(1, noise=0.01), settings).model
     for distance in (0.9, 1.0, 1.1):
         slope = model.slope(jnp.array([[0.0, 0.0], [distance, 0.0]]))
         np.testing.assert_allclose(slope[1, 0], 1.5 * distance, rtol=0.1)
     three = in_scene(model, Scene(3, 2))
     place = jnp.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.9]])
-    pairs = three._pair_slope(place)
+    pairs = three.forces[1].gradient(place, three.bodies.masses)
     np.testing.assert_allclose(np.sum(pairs, axis=0), 0, atol=1e-5)
     expected = sum(1.5 * (place[2] - place[other]) for other in (0, 1))
     np.testing.assert_allclose(pairs[2], expected, rtol=0.1, atol=0.15)
@@ -122,12 +115,12 @@ def test_a_pull_between_two_bodies_holds_for_three():
 
 def test_what_does_not_move_to_another_scene():
     two, five = (Billiards(radii=(0.1,) * count) for count in (2, 5))
-    joint = ImpactNetwork(two.scene(), 0.01, field="joint", key=jax.random.key(0))
+    joint = Mechanism.of(two.scene(), 0.01, forces=learned_potentials(two.scene(), "joint", 4))
     with pytest.raises(InputError, match="joint potential"):
         in_scene(joint, five.scene())
-    single = ImpactNetwork(Billiards(radii=(0.1,)).scene(), 0.01, key=jax.random.key(0))
+    single = Mechanism.of(Billiards(radii=(0.1,)).scene(), 0.01)
     with pytest.raises(InputError, match="no pairs"):
         in_scene(single, two.scene())
     space = Billiards(radii=(0.1, 0.1), size=(1.0, 1.0, 1.0))
     with pytest.raises(InputError, match="2 dimensions"):
-        in_scene(ImpactNetwork(two.scene(), 0.01, key=jax.random.key(0)), space.scene())
+        in_scene(Mechanism.of(two.scene(), 0.01), space.scene())

@@ -8,12 +8,12 @@ import pytest
 
 import carom
 from carom.data import Recording, Run, disturb_touch
-from carom.estimation import LatentSettings, Learned, fit_latent_many
+from carom.estimation import Settings, fit_recordings
 from carom.mechanics import Pair, Scene, Wall
 from carom.types import State
 from tests.campaign import shortened
 
-RESTITUTION = Learned(restitution="constant")
+RESTITUTION = ("restitution", "surfaces")
 
 
 def ball(seed: int, *, restitution: float = 0.8, steps: int = 250, noise: float = 0.1) -> Recording:
@@ -28,7 +28,7 @@ def assert_within(parameter, truth: float, errors: float = 4.0) -> None:
 
 @pytest.fixture(scope="module")
 def plain():
-    return carom.fit(ball(3), learned=RESTITUTION)
+    return carom.fit(ball(3), learn=RESTITUTION)
 
 
 def test_restitution_floor_and_noise_without_touch(plain):
@@ -37,8 +37,8 @@ def test_restitution_floor_and_noise_without_touch(plain):
     assert_within(surface, 0.0)
     assert restitution.standard_error < 0.005
     np.testing.assert_allclose(plain.noise, 0.1, rtol=0.15)
-    assert not plain.misfit.messages
-    assert plain.free
+    assert not plain.diagnostics.messages
+    assert plain.by_gap
     assert not plain.failed
 
 
@@ -50,14 +50,14 @@ def test_exact_data_are_no_reason_to_doubt(unit):
     assert run.velocity is not None
     position, velocity = run.position * unit + 2 * unit, run.velocity * unit
     fit = carom.fit(
-        replace(exact, runs=(replace(run, position=position, velocity=velocity),)), learned=RESTITUTION
+        replace(exact, runs=(replace(run, position=position, velocity=velocity),)), learn=RESTITUTION
     )
     restitution, surface = fit.parameters
     assert restitution.value == pytest.approx(0.9, abs=1e-5)
     assert surface.value == pytest.approx(2 * unit, abs=1e-4 * unit)
     assert not fit.failed
-    assert fit.free
-    assert not fit.misfit.messages
+    assert fit.by_gap
+    assert not fit.diagnostics.messages
     assert fit.noise[0] < 1e-4 * unit
     forecast = carom.forecast(
         fit.model, State(*(jnp.asarray(part[0], jnp.float32) for part in (position, velocity))), steps=150
@@ -67,7 +67,7 @@ def test_exact_data_are_no_reason_to_doubt(unit):
 
 @pytest.mark.campaign
 def test_several_recordings_together_are_each_as_if_alone(plain):
-    together = fit_latent_many([ball(4), ball(3)], LatentSettings(learned=RESTITUTION), seeds=[1, 0])
+    together = fit_recordings([ball(4), ball(3)], Settings(learn=RESTITUTION), seeds=[1, 0])
     assert together[1].parameters[0].value == pytest.approx(plain.parameters[0].value, abs=2e-4)
     assert_within(together[0].parameters[0], 0.8)
 
@@ -78,7 +78,7 @@ def test_twenty_bounces_are_followed_to_the_end(seed):
     """Segments that grew from 20 samples to 2000 at once lost their phase, and the fit its optimum."""
     fit = carom.fit(ball(seed, restitution=1.0, steps=2854, noise=0.2))
     assert fit.model.scheme == "constraint_exact"
-    assert fit.free
+    assert fit.by_gap
     np.testing.assert_allclose(fit.noise, 0.2, rtol=0.05)
     (surface,) = fit.parameters
     assert_within(surface, 0.0)
@@ -86,7 +86,7 @@ def test_twenty_bounces_are_followed_to_the_end(seed):
 
 def test_segments_grow_by_whole_numbers():
     with pytest.raises(carom.InputError, match="multiple of the one before"):
-        carom.fit(ball(0), settings=LatentSettings(horizons=(20, 50)))
+        carom.fit(ball(0), settings=Settings(horizons=(20, 50)))
 
 
 def test_missing_samples_are_left_out():
@@ -96,7 +96,7 @@ def test_missing_samples_are_left_out():
     position = np.where(generator.random(run.position.shape) < 0.2, np.nan, run.position)
     velocity = np.where(generator.random(run.position.shape) < 0.3, np.nan, run.velocity)
     holey = replace(ball(5), runs=(replace(run, position=position, velocity=velocity),))
-    assert_within(carom.fit(holey, learned=RESTITUTION).parameters[0], 0.8)
+    assert_within(carom.fit(holey, learn=RESTITUTION).parameters[0], 0.8)
 
 
 def uneven(seed: int, *, jitter: float = 0.4, steps: int = 250, noise: float = 0.1) -> Recording:
@@ -111,7 +111,7 @@ def uneven(seed: int, *, jitter: float = 0.4, steps: int = 250, noise: float = 0
 
 
 def test_steps_may_vary():
-    fit = carom.fit(uneven(9), learned=RESTITUTION)
+    fit = carom.fit(uneven(9), learn=RESTITUTION)
     for parameter, truth in zip(fit.parameters, (0.8, 0.0), strict=True):
         assert_within(parameter, truth)
     assert fit.model.scheme == "constraint_exact"
@@ -120,7 +120,7 @@ def test_steps_may_vary():
 
 def test_the_cd_lagrange_step_needs_a_constant_step():
     with pytest.raises(carom.InputError, match="constant time between samples"):
-        carom.fit(uneven(9), settings=LatentSettings(scheme="cd_lagrange"))
+        carom.fit(uneven(9), settings=Settings(stepper="cd_lagrange"))
 
 
 @pytest.mark.parametrize("touch", ["observed", "imperfect"])
@@ -128,7 +128,7 @@ def test_touch_perfect_or_not(touch):
     recording = ball(6)
     if touch == "imperfect":
         recording = disturb_touch(recording, missed=0.1, false=0.01, shift=1, seed=6)
-    fit = carom.fit(recording, learned=RESTITUTION, touch=touch)
+    fit = carom.fit(recording, learn=RESTITUTION, touch=touch)
     assert_within(fit.parameters[0], 0.8)
     rates = fit.parameters[2:]
     assert len(rates) == (3 if touch == "imperfect" else 0)
@@ -144,7 +144,7 @@ def test_a_contact_that_was_not_seen_is_not_determined():
     assert recording.scene is not None
     ceiling = Wall(0, (-1.0,), offset=-30.0)
     scene = replace(recording.scene, candidates=(*recording.scene.candidates, ceiling))
-    fit = carom.fit(recording.with_scene(scene), learned=RESTITUTION)
+    fit = carom.fit(recording.with_scene(scene), learn=RESTITUTION)
     found = {parameter.name: parameter for parameter in fit.parameters}
     assert_within(found["restitution of body 1 at wall 1"], 0.8)
     unseen, place = (found[f"{what} of body 1 at wall 2"] for what in ("restitution", "surface"))
@@ -168,7 +168,7 @@ def test_masses_and_gap_of_two_riders_from_positions_alone():
         path += after * np.maximum(time - instant, 0)[:, None]
         runs.append(Run(time, path[:, :, None] + 0.002 * generator.standard_normal((101, 2, 1))))
     scene = Scene(bodies=2, dimension=1, candidates=(Pair(0, 1),))
-    fit = carom.fit(Recording(tuple(runs), 0.01, scene), learned=Learned(restitution="constant", masses=True))
+    fit = carom.fit(Recording(tuple(runs), 0.01, scene), learn=("restitution", "surfaces", "masses"))
     for parameter, truth in zip(fit.parameters, (0.6, 0.1, 2.5), strict=True):
         assert_within(parameter, truth)
 
@@ -183,7 +183,7 @@ def test_the_cd_lagrange_step_finds_its_impacts_from_positions_alone():
     (run,) = recording.runs
     assert run.touch is not None
     blind = replace(recording, runs=(replace(run, velocity=None, touch=None),))
-    fit = carom.fit(blind, settings=LatentSettings(scheme="cd_lagrange"), starts=[system.start])
+    fit = carom.fit(blind, settings=Settings(stepper="cd_lagrange"), starts=[system.start])
     found = np.flatnonzero(fit.impacts[0].chosen[:, 0]) + 1
     np.testing.assert_array_equal(found, np.flatnonzero(run.touch[:, 0]))
     assert not fit.failed
@@ -193,7 +193,7 @@ def test_the_cd_lagrange_step_finds_its_impacts_from_positions_alone():
 def test_damping_of_a_pendulum():
     system = carom.systems.Pendulum(damping=0.8)
     recording = carom.simulate(system, steps=200, step_size=0.02, noise=0.05, seed=100)
-    fit = carom.fit(recording, learned=Learned(damping=True, gap=False))
+    fit = carom.fit(recording, learn=("damping",))
     assert_within(fit.parameters[0], 0.8)
 
 
@@ -201,5 +201,5 @@ def test_damping_of_a_pendulum():
 def test_drag_that_the_model_does_not_have_is_diagnosed():
     system = carom.systems.Pendulum(damping=0.8)
     recording = carom.simulate(system, steps=200, step_size=0.02, noise=0.01, seed=100)
-    fit = carom.fit(recording, learned=Learned(gap=False))
-    assert any("drag" in message for message in fit.misfit.messages)
+    fit = carom.fit(recording, learn=())
+    assert any("drag" in message for message in fit.diagnostics.messages)

@@ -10,16 +10,16 @@ from carom.data import simulate
 from carom.evaluation import contact_score, paper_rmse
 from carom.models import CDLagrangeNetwork, ResNet, VariationalIntegratorNetwork, forecast
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum
-from carom.training import WindowedSettings, fit_windowed
+from carom.training import TrainingSettings, train
 from carom.types import State
 from tests.campaign import shortened
 
-SETTINGS = WindowedSettings(epochs=500, learning_rate=1e-2, schedule="cosine", l2=0.0)
+SETTINGS = TrainingSettings(epochs=500, learning_rate=1e-2, schedule="cosine", l2=0.0)
 
 
 def _learn(recording, kind, **options):
     model = kind.for_recording(recording, key=jax.random.key(0), **options)
-    fit = fit_windowed(model, recording, SETTINGS, seed=0)
+    fit = train(model, recording, SETTINGS, seed=0)
     predicted = forecast(fit.model, recording.start, len(recording.runs[0]) - 1)
     error = paper_rmse(predicted, recording.runs[0], velocities=fit.model.predicts_velocity)
     return fit.model, predicted, error
@@ -52,9 +52,9 @@ def test_variational_integrator_networks_on_the_pendulum(pendulum, scheme):
 def test_stormer_verlet_needs_no_velocities(pendulum):
     """Trained on positions alone it gives the same forecast as where velocities were recorded beside them."""
     bare = replace(pendulum, runs=tuple(replace(run, velocity=None) for run in pendulum.runs))
-    short = WindowedSettings(epochs=5)
+    short = TrainingSettings(epochs=5)
     fits = [
-        fit_windowed(
+        train(
             VariationalIntegratorNetwork.for_recording(r, scheme="stormer_verlet", key=jax.random.key(0)),
             r,
             short,
@@ -96,8 +96,8 @@ def test_damped_pendulum(learn_inertia):
     model = CDLagrangeNetwork.for_recording(
         recording, learn_damping=True, learn_inertia=learn_inertia, hidden=100, key=jax.random.key(0)
     )
-    settings = WindowedSettings(epochs=200, learning_rate=1e-2, schedule="cosine", l2=1e-5)
-    learned = fit_windowed(model, recording, settings).model
+    settings = TrainingSettings(epochs=200, learning_rate=1e-2, schedule="cosine", l2=1e-5)
+    learned = train(model, recording, settings).model
     inverse_inertia = float(learned.inertia().solve(jax.numpy.ones((1, 1)))[0, 0])
     damping = float(learned.learned_damping()[0, 0])
     assert abs(inverse_inertia * damping - 0.8) < 0.05 * 0.8

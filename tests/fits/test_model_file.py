@@ -1,6 +1,7 @@
 """Models survive a round trip to disk bit by bit."""
 
 import json
+import time
 from pathlib import Path
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from safetensors.numpy import save_file
 
 from carom.errors import InputError
 from carom.fits import load_model, read_notes, save_model
-from carom.models import ImpactNetwork, forecast
+from carom.models import forecast
 from carom.types import State
 from tests.models.conftest import BALL, KINDS, PLANE
 
@@ -56,24 +57,45 @@ def test_a_failing_write_keeps_the_old_model(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
 
 
-def test_files_of_the_first_schema_open(tmp_path):
-    """Models had no friction, no tilted walls and no potential of pairs: read anew they forecast the same."""
-    new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
-    model = ImpactNetwork(BALL, 0.02, hidden=4, key=jax.random.key(1))
-    save_model(model, new)
-    with safe_open(new, framework="numpy") as file:
+def rewritten(path: Path, **changes) -> Path:
+    """The file with other entries in its header."""
+    with safe_open(path, framework="numpy") as file:
         header = json.loads(file.metadata()["carom"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    header["schema"] = 1
-    for name in ("rough", "tilted"):
-        del header["options"][name]
-    for name in ("friction", "tilt", "pair_potential.weight", "pair_potential.bias", "pair_potential.output"):
-        del tensors[name]
-    save_file(tensors, old, metadata={"carom": json.dumps(header)})
-    start = State(jnp.ones((1, 1)), jnp.zeros((1, 1)))
-    before, after = (forecast(each, start, 50) for each in (model, load_model(old)))
-    np.testing.assert_array_equal(before.position, after.position)
-    header["schema"] = 2
-    save_file(tensors, old, metadata={"carom": json.dumps(header)})
-    with pytest.raises(InputError, match="the tensors are not those of the model"):
-        load_model(old)
+    other = path.with_name("other.safetensors")
+    save_file(tensors, other, metadata={"carom": json.dumps(header | changes)})
+    return other
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_model(KINDS["contact resnet"](BALL, jax.random.key(1)), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": 2}, "written by Carom 0.9 or older; fit the recording again"),
+        ({"schema": 4}, "written by another version"),
+        ({"schema": None}, "written by another version"),
+        ({"kind": "contact-resnt"}, "did you mean contact-resnet"),
+        ({"kind": ["resnet"]}, "no usable entry kind"),
+        ({"step_size": 0}, "positive number"),
+        ({"scene": 3}, "no usable entry scene"),
+        ({"scene": "#" * 2**21}, "the scene is longer"),
+        ({"options": {"hidden": 10**9}}, "an option is too large"),
+        ({"options": {"hidden": 3, "contact_hidden": [1] * 100_000}}, "an option is too large"),
+        ({"options": {"hidden": [[[[[3]]]]]}}, "an option is too large"),
+        ({"options": {"hidden": 3, "contact_hidden": [2], "color": "red"}}, "does not describe a model"),
+        ({"notes": {"text": "x" * 2**24}}, "the header is larger"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value[:20],
+)
+def test_headers_are_refused_before_any_work(changes, message, saved):
+    other = rewritten(saved, **changes)
+    began = time.process_time()
+    with pytest.raises(InputError, match=message):
+        load_model(other)
+    assert time.process_time() - began < 2

@@ -26,29 +26,39 @@ from carom.data import (
     write_recording,
 )
 from carom.data.io.column_guess import guess_columns
-from carom.data.io.system_file import format_system_file
+from carom.data.io.system_file import Comments, format_system_file
 from carom.estimation.detection.scene_inference import guess_contacts
-from carom.fits import load_run, noise_in, save_model
-from carom.fits.fit_directory import ALTERNATIVES, HISTORY, MODEL, MOTIONS, RECORDING
-from carom.fits.posterior_file import save_alternatives
+from carom.evaluation.results import read_results
+from carom.fits import load_fitted_model, noise_from_notes, save_model
+from carom.fits.fit_directory import (
+    HISTORY,
+    MANIFEST,
+    MODEL,
+    POSTERIOR,
+    RECORDING,
+    TRAJECTORIES,
+    write_manifest,
+)
+from carom.fits.model_file import save_posterior
 from carom.mechanics import Pair, Scene, Wall
-from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
+from carom.models import CDLagrangeNetwork, ContactResNet, Mechanism, ResNet
 from carom.report.findings import read_findings
-from carom.report.words import doubts, parameters
+from carom.report.fit_page import diagnostics, parameter_table
+from carom.reproduction.measured.configuration import CHECKS, PENDULUM
 from carom.reproduction.measured.recordings import (
-    CHECKS,
-    PENDULUM,
     pendulum_recording,
     read_air_track,
     read_pendulum,
 )
-from carom.reproduction.paper.trials import ORACLE_FILE, load_oracle, load_units
+from carom.reproduction.paper.tables import fits_of
+from carom.reproduction.paper.trials import load_trials
 from carom.storage.checkpoints import Progress
+from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors
 from carom.training import together
 from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
-from tests.reproduction.synthetic_trials import write_units
-from tests.reproduction.test_measured_data import folder_of
+from tests.reproduction.measured.test_recordings import folder_of
+from tests.reproduction.synthetic_trials import write_trials
 
 BALL = Scene(1, 1, (Wall(0, (1.0,)),), restitution=0.8)
 PLANE = Scene(2, 2, (Wall(0, (0.0, 1.0)), Wall(1, (0.0, 1.0)), Pair(0, 1, 0.2)), masses=(1.0, 2.0))
@@ -126,11 +136,9 @@ def read_as_recording(suffix: str) -> Callable[[Path], object]:
             path, columns=guess.columns, scene=bare, step_size=guess.step_size, missing=guess.missing
         )
         found = guess_contacts(data)
-        format_system_file(
-            SystemFile(Scene(data.bodies, data.dimension, found.candidates), guess.columns),
-            remarks=guess.remarks,
-            unused=guess.unused,
-        )
+        comments = Comments(guess.remarks, guess.unused)
+        scene = Scene(data.bodies, data.dimension, found.candidates)
+        format_system_file(SystemFile(scene, guess.columns, comments=comments))
         if len(errors) == 2:
             raise errors[0]
 
@@ -139,9 +147,10 @@ def read_as_recording(suffix: str) -> Callable[[Path], object]:
 
 def system_files(_: Path) -> list[bytes]:
     columns = Columns(("x_a", "y_a", "x_b", "y_b"), ("v", "w", "vb", "wb"), ("hit", "hit_b"), "s", "trial")
+    learn = Learn(masses=True, damping=True, restitution="speed", gap=False)
     good = (
         SystemFile(BALL),
-        SystemFile(PLANE, columns, 0.1, Learn(True, True, "speed", False), ("velocity",)),
+        SystemFile(PLANE, columns, 0.1, learn, ("velocity",)),
         SystemFile(Scene(2, 1, (Pair(0, 1),), projection="reference_point", reference=((0.0,), (0.5,)))),
     )
     return [format_system_file(one).encode() for one in good]
@@ -150,7 +159,7 @@ def system_files(_: Path) -> list[bytes]:
 def models() -> list:
     key = jax.random.key(0)
     return [
-        ImpactNetwork(BALL, 0.02, hidden=4, key=key),
+        Mechanism(BALL, 0.02, hidden=4, key=key),
         CDLagrangeNetwork(PLANE, 0.02, hidden=3, learn_inertia=True, key=key),
         ContactResNet(BALL, 0.02, hidden=3, contact_hidden=(2,), key=key),
         ResNet(PLANE, 0.02, hidden=3, key=key),
@@ -178,54 +187,57 @@ def model_files(folder: Path) -> list[bytes]:
 
 
 def read_model(folder: Path) -> None:
-    model, notes = load_run(folder / MODEL)
+    model, notes = load_fitted_model(folder / MODEL)
     state_from_numbers(notes.get("start"), bodies=model.scene.bodies, dimension=model.scene.dimension)
-    noise_in(notes)
+    noise_from_notes(notes)
 
 
-def run_folder(damaged: str) -> Callable[[Path], list[bytes]]:
-    """A run folder as a fit leaves it, made without one."""
+def fit_directory(damaged: str) -> Callable[[Path], list[bytes]]:
+    """A directory as a fit leaves it, made without one."""
 
     def prepare(folder: Path) -> list[bytes]:
         recording = ball(runs=2)
-        trained = [ImpactNetwork(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
+        trained = [Mechanism(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
         save_model(trained[0], folder / MODEL, notes=NOTES)
-        save_alternatives(together(trained[1:]), folder / ALTERNATIVES)
+        save_posterior(together(trained[1:]), folder / POSTERIOR)
         motions = {
             f"{number}.{channel}": getattr(run, channel)
             for number, run in enumerate(hold_out(recording, NOTES["hold_out"]).training.runs)
             for channel in ("position", "velocity")
         }
-        write_tensors(folder / MOTIONS, motions, {"runs": 2})
+        write_tensors(folder / TRAJECTORIES, motions, {"runs": 2})
         lines = [json.dumps({"round": n, "log_likelihood": 1.5 * n}) for n in range(4)]
         (folder / HISTORY).write_text("\n".join(lines) + "\n")
         write_recording(recording, folder / RECORDING)
+        write_manifest(folder, seconds=1.0)
         return [(folder / damaged).read_bytes()]
 
     return prepare
 
 
 def read_run(folder: Path) -> None:
+    write_manifest(folder, seconds=1.0)  # or its checksums would refuse what the readers have to withstand
     findings = read_findings(folder)
-    parameters(findings)
-    doubts(findings)
+    parameter_table(findings)
+    diagnostics(findings)
     _ = findings.impacts
 
 
-def units(damaged: str) -> Callable[[Path], list[bytes]]:
+def trials(damaged: str) -> Callable[[Path], list[bytes]]:
     def prepare(folder: Path) -> list[bytes]:
-        write_units(folder)
+        write_trials(folder)
         return [path.read_bytes() for path in sorted(folder.glob(damaged))]
 
     return prepare
 
 
-def read_units(folder: Path) -> None:
-    load_oracle(folder)
-    for unit in load_units(folder):
-        _ = unit.median_place
-        if unit.path.stem == "ball.text.CD-Lagrange":
-            _ = unit.arrays
+def read_trials(folder: Path) -> None:
+    load_trials(fits_of(read_results(folder / "paper.json").rows), folder, "cradle", "text")
+
+
+def task_result(folder: Path) -> list[bytes]:
+    write_result(folder / "task.json", {"fingerprint": "a", "rows": [{"seed": 0, "value": 0.25}]})
+    return [(folder / "task.json").read_bytes()]
 
 
 def wander(folder: Path) -> None:
@@ -280,15 +292,18 @@ FORMATS = {
     ),
     "system.toml": Format("bad.toml", system_files, TEXT, lambda at: read_system_file(at / "bad.toml")),
     "model.safetensors": Format(MODEL, model_files, SAFE, read_model),
-    "run: model": Format(MODEL, run_folder(MODEL), SAFE, read_run),
-    "run: alternatives": Format(ALTERNATIVES, run_folder(ALTERNATIVES), SAFE, read_run),
-    "run: motions": Format(MOTIONS, run_folder(MOTIONS), SAFE, read_run),
-    "run: history": Format(HISTORY, run_folder(HISTORY), TEXT, read_run),
-    "run: recording": Format(RECORDING, run_folder(RECORDING), BINARY, read_run),
+    "fit: model": Format(MODEL, fit_directory(MODEL), SAFE, read_run),
+    "fit: posterior": Format(POSTERIOR, fit_directory(POSTERIOR), SAFE, read_run),
+    "fit: trajectories": Format(TRAJECTORIES, fit_directory(TRAJECTORIES), SAFE, read_run),
+    "fit: history": Format(HISTORY, fit_directory(HISTORY), TEXT, read_run),
+    "fit: recording": Format(RECORDING, fit_directory(RECORDING), BINARY, read_run),
+    "fit: manifest": Format(
+        MANIFEST, fit_directory(MANIFEST), TEXT, lambda folder: load_fitted_model(folder)
+    ),
     "checkpoint": Format(CHECKPOINT, checkpoints, SAFE, read_checkpoint),
-    "unit.json": Format("ball.text.CD-Lagrange.json", units("*CD-Lagrange.json"), TEXT, read_units),
-    "unit.npz": Format("ball.text.CD-Lagrange.npz", units("*.npz"), (inside_zip, *BINARY), read_units),
-    "oracle.json": Format(ORACLE_FILE, units(ORACLE_FILE), TEXT, read_units),
+    "task.json": Format("task.json", task_result, TEXT, lambda folder: read_result(folder / "task.json")),
+    "results.json": Format("paper.json", trials("paper.json"), TEXT, read_trials),
+    "trial.npz": Format("cradle.text.CD-Lagrange.npz", trials("*.npz"), (inside_zip, *BINARY), read_trials),
     "measured: collisions": Format(CHECKS, measured(CHECKS), TEXT, read_air_track),
     "measured: pendulum": Format(
         PENDULUM, measured(PENDULUM), TEXT, lambda folder: pendulum_recording(read_pendulum(folder))

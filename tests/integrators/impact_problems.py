@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from carom.integrators import time_of_impact_step
+from carom.integrators import constraint_exact_step
 from carom.mechanics import ContactGeometry, Masses, Wall, chain
 from carom.types import State
 
@@ -15,7 +15,7 @@ PAIR = ContactGeometry(2, 1, chain(2))
 
 def ball_flow(y, h, restitution):
     """(q, v) one step later, and the report."""
-    state, report = time_of_impact_step(
+    state, report = constraint_exact_step(
         State(y[:1, None], y[1:, None]),
         h,
         inertia=Masses(jnp.array([2.0])),
@@ -28,7 +28,7 @@ def ball_flow(y, h, restitution):
 
 def pair_flow(y, h, restitution, masses, forces, springs):
     """(q₁, q₂, v₁, v₂) one step later under F = forces − springs q³, and the report."""
-    state, report = time_of_impact_step(
+    state, report = constraint_exact_step(
         State(y[:2, None], y[2:, None]),
         h,
         inertia=Masses(masses),

@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 from scipy.integrate import solve_ivp
 
-from carom.integrators import cd_lagrange_step, time_of_impact_step
+from carom.integrators import cd_lagrange_step, constraint_exact_step
 from carom.mechanics import ContactGeometry, Wall, chain, unilateral_impulse
 from carom.types import State
 from tests.integrators.mechanical_problems import (
@@ -128,7 +128,7 @@ def cradle_motion(h, steps):
     geometry = ContactGeometry(2, 1, chain(2))
 
     def advance(_, state):
-        return time_of_impact_step(
+        return constraint_exact_step(
             state,
             h,
             inertia=unit_masses(2),

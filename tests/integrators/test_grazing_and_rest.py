@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carom.integrators import time_of_impact_step
+from carom.integrators import constraint_exact_step
 from carom.mechanics import ContactGeometry, Masses, Pair, Wall
 from carom.types import State
 from tests.integrators.impact_problems import (
@@ -105,7 +105,7 @@ def settle(geometry, masses, position, *, steps, restitution=0.5):
     @jax.jit
     def fall(start):
         def advance(state, _):
-            state, report = time_of_impact_step(
+            state, report = constraint_exact_step(
                 state,
                 0.02,
                 inertia=Masses(jnp.asarray(masses)),
@@ -145,7 +145,7 @@ def test_stack_of_balls_does_not_sink():
 
 
 def test_without_candidates_it_is_velocity_verlet():
-    state, report = time_of_impact_step(
+    state, report = constraint_exact_step(
         State(jnp.ones((1, 1)), jnp.zeros((1, 1))),
         H,
         inertia=Masses(jnp.ones(1)),

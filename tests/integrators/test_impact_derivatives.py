@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from carom.integrators import event_driven_motion, time_of_impact_step
+from carom.integrators import constraint_exact_step, event_driven_motion
 from carom.integrators.event_driven.balls import Balls
 from carom.mechanics import ContactGeometry, Masses, Pair, Wall
 from carom.types import State
@@ -57,7 +57,7 @@ def by_steps(parameters):
     count = len(BOX.candidates)
 
     def advance(state, _):
-        state, report = time_of_impact_step(
+        state, report = constraint_exact_step(
             state,
             H,
             inertia=Masses(masses),

@@ -10,14 +10,13 @@ from jax import lax
 from scipy.integrate import solve_ivp
 
 from carom.errors import InputError
-from carom.integrators import cd_lagrange_step, time_of_impact_step, to_half_grid
+from carom.integrators import cd_lagrange_step, constraint_exact_step, to_half_grid
 from carom.mechanics import (
     ContactGeometry,
     InertiaMatrix,
     Masses,
     Pair,
     Wall,
-    contact_signs,
     friction_impulses,
     frictional,
     unilateral_impulse,
@@ -102,7 +101,7 @@ def force(position):
 @jax.jit
 def constraint_exact(h, steps):
     def advance(_, state):
-        return time_of_impact_step(
+        return constraint_exact_step(
             state,
             h,
             inertia=Masses(jnp.asarray(MASSES)),
@@ -117,7 +116,7 @@ def constraint_exact(h, steps):
 
 @jax.jit
 def cd_lagrange(h, steps):
-    inertia, signs = Masses(jnp.asarray(MASSES)), contact_signs(GEOMETRY.candidates, 2)
+    inertia, signs = Masses(jnp.asarray(MASSES)), GEOMETRY.signs
 
     def impulse(jacobian, inertia, before, smooth, touching):
         return unilateral_impulse(
@@ -201,7 +200,7 @@ def slope_step(y, h, friction, slope):
     """(x, y, v_x, v_y) of a ball over a slope, one step later."""
     normal = (float(np.sin(slope)), float(np.cos(slope)))
     geometry = ContactGeometry(1, 2, (Wall(0, normal),))
-    state, report = time_of_impact_step(
+    state, report = constraint_exact_step(
         State(y[:2][None], y[2:][None]),
         h,
         inertia=Masses(jnp.array([2.0])),
@@ -246,7 +245,7 @@ def test_derivative_of_a_slide_by_friction(mode):
 
 def test_friction_wants_masses():
     with pytest.raises(InputError, match="one mass per body"):
-        time_of_impact_step(
+        constraint_exact_step(
             State(jnp.ones((1, 2)), jnp.zeros((1, 2))),
             0.1,
             inertia=InertiaMatrix(jnp.eye(2)),
@@ -260,7 +259,7 @@ def test_friction_wants_masses():
 def test_a_glancing_hit_within_one_step_is_seen():
     """The discs touch and would part again before the step ends."""
     discs = ContactGeometry(2, 2, (Pair(0, 1, 1.0),))
-    state, report = time_of_impact_step(
+    state, report = constraint_exact_step(
         State(jnp.array([[-1.0, 0.9], [0.0, 0.0]]), jnp.array([[20.0, 0.0], [0.0, 0.0]])),
         0.1,
         inertia=Masses(jnp.ones(2)),

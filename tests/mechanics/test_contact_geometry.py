@@ -25,7 +25,7 @@ TILTED = (0.6, 0.0, 0.8)
 SCENE = ContactGeometry(
     3, 3, (Wall(1, TILTED, offset=-0.3), Wall(2, (0.0, -1.0, 0.0)), Pair(0, 2, offset=0.5))
 )
-gap, jacobian = jax.jit(SCENE.gap), jax.jit(SCENE.jacobian)
+gap, jacobian = jax.jit(lambda q: SCENE.gap(q)), jax.jit(lambda q: SCENE.jacobian(q))
 
 
 @settings(max_examples=40)

@@ -12,8 +12,6 @@ from carom.mechanics import (
     Masses,
     Pair,
     Wall,
-    contact_normals,
-    contact_signs,
     friction_impulses,
     frictional,
     holding_forces,
@@ -32,7 +30,7 @@ WALLS_AND_PAIRS = ContactGeometry(
         Pair(2, 0, 0.5),
     ),
 )
-SIGNS = contact_signs(WALLS_AND_PAIRS.candidates, 3)
+SIGNS = WALLS_AND_PAIRS.signs
 
 
 @jax.jit
@@ -81,7 +79,8 @@ def test_normals_are_those_of_the_jacobian():
     random = np.random.default_rng(0)
     position = jnp.asarray(random.normal(size=(3, 3)))
     jacobian = WALLS_AND_PAIRS.jacobian(position)
-    normal = np.asarray(contact_normals(jacobian, SIGNS))
+    rows = WALLS_AND_PAIRS.rows
+    normal = np.asarray(rows.normal_of(rows.relative(position)))
     velocity = random.normal(size=(3, 3))
     rates = np.einsum("ckd,kd->c", np.asarray(jacobian), velocity)
     np.testing.assert_allclose(np.sum(normal * (SIGNS @ velocity), axis=1), rates, atol=1e-14)
@@ -92,7 +91,7 @@ def held(geometry, masses, pull, velocity, mu):
     contacts = frictional(
         geometry.jacobian(jnp.zeros(pull.shape)),
         Masses(jnp.asarray(masses)),
-        contact_signs(geometry.candidates, geometry.bodies),
+        geometry.signs,
         friction=jnp.full(len(geometry.candidates), mu),
     )
     closed = jnp.ones(len(geometry.candidates), bool)

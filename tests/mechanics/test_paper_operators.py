@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from carom.mechanics import Masses, generalised_impulse, restitution_impulse
-from carom.mechanics.paper_operators import WALL, body_impulses, effective_masses, selection_matrix
+from tests.mechanics.paper_operators import WALL, body_impulses, effective_masses, selection_matrix
 from tests.mechanics.random_mechanics import seeds, unit_vector
 
 BODIES, DIMENSION = 5, 2

@@ -8,8 +8,7 @@ import pytest
 
 from carom.mechanics import Scene, Wall
 from carom.models import CDLagrangeNetwork, ResNet, forecast, forecast_many
-from carom.models.contact_effects import contact_effects
-from carom.models.forecast_many import fused_forecast, is_fusible
+from carom.models.fused_rollout import contact_effects, fused_forecast, is_fusible
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum
 from carom.types import State
 
@@ -72,7 +71,8 @@ def test_a_contact_reflects_what_comes_in_and_drops_what_forces_add(scene):
     jacobian = scene.geometry.jacobian(jnp.zeros((scene.bodies, scene.dimension)))
     before, smooth = np.random.default_rng(0).normal(size=(2, scene.coordinates))
     for row, effect in zip(np.asarray(jacobian), contact_effects(scene), strict=True):
-        after = smooth + effect.by_before @ before + effect.by_smooth @ smooth
+        kick = effect.matrix[scene.coordinates :, scene.coordinates :] @ np.concatenate([before, smooth])
+        after = smooth + kick
         np.testing.assert_allclose(row.ravel() @ after, -scene.restitution * row.ravel() @ before, atol=1e-6)
 
 

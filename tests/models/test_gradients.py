@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from carom.models import PotentialNetwork, batched_rollout, rollout
-from carom.models.networks import perceptron
+from carom.models import batched_rollout, rollout
+from carom.networks import PotentialNetwork, perceptron
 from carom.types import State
 from tests.models.conftest import KINDS
 
@@ -35,9 +35,10 @@ def _windows(scene, count, steps, model):
 
 
 def _directional_check(function, parameters, *, tolerance):
-    """Compare the gradient along random directions with central differences."""
-    gradient = jax.grad(function)(parameters)
-    size = 1e-6  # small, so that hardly a kink of relu lies between
+    """Compare the gradient along random directions with central differences, by one compiled program."""
+    value_and_gradient = jax.jit(jax.value_and_grad(function))
+    _, gradient = value_and_gradient(parameters)
+    size = 1e-6  # so small that the step rarely crosses the corner of a relu
     for seed in range(3):
         leaves, structure = jax.tree.flatten(parameters)
         keys = jax.random.split(jax.random.key(seed), len(leaves))
@@ -45,50 +46,32 @@ def _directional_check(function, parameters, *, tolerance):
             structure, [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
         )
         moved = [jax.tree.map(lambda x, d, s=s: x + s * d, parameters, direction) for s in (size, -size)]
-        ahead, behind = map(function, moved)
+        (ahead, _), (behind, _) = map(value_and_gradient, moved)
         expected = (ahead - behind) / (2 * size)
         found = sum(jnp.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True))
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    return gradient
 
 
-def test_ten_step_rollout(kind, scene):
-    """The loss of a 10-step rollout, by the weights and by the start state."""
+def test_ten_step_rollout_and_contact_logits(kind, scene):
+    """With respect to the weights and the start state."""
     model = _random_model(kind, scene)
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
     start, contact = _windows(scene, 1, 10, model)
 
-    @jax.jit
     def loss(inputs):
         parameters, start = inputs
-        states = rollout(eqx.combine(parameters, fixed), start, contact[0])
-        return jnp.mean(states.position**2) + jnp.mean(states.velocity**2)
+        model = eqx.combine(parameters, fixed)
+        states = rollout(model, start, contact[0])
+        logits = model.contact_logits(start)
+        return jnp.mean(states.position**2) + jnp.mean(states.velocity**2) + jnp.sum(logits**2)
 
     first = jax.tree.map(lambda x: x[0], start)
     _directional_check(loss, (parameters, first), tolerance=1e-6)
 
 
-def test_one_step_and_contact_logits(kind, scene):
-    model = _random_model(kind, scene)
-    parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
-    start, contact = _windows(scene, 1, 1, model)
-    first = jax.tree.map(lambda x: x[0], start)
-
-    @jax.jit
-    def value(inputs):
-        parameters, state = inputs
-        model = eqx.combine(parameters, fixed)
-        after = model.step(state, contact[0, 0])
-        return (
-            jnp.sum(after.position**2)
-            + jnp.sum(after.velocity**2)
-            + jnp.sum(model.contact_logits(state) ** 2)
-        )
-
-    _directional_check(value, (parameters, first), tolerance=1e-6)
-
-
 def test_batched_rollout_equals_plain_rollout_with_its_gradient(kind, scene):
-    """Unrolled steps of all windows together give what a scan over each window gives."""
+    """All windows in unrolled steps give the same as a scan over each window."""
     model = _random_model(kind, scene)
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
     start, contact = _windows(scene, 3, 4, model)
@@ -97,7 +80,7 @@ def test_batched_rollout_equals_plain_rollout_with_its_gradient(kind, scene):
     def score(position, velocity):
         return jnp.sum(weights * position) + jnp.sum(jnp.sin(weights * velocity))
 
-    def by_hand(inputs):
+    def unrolled(inputs):
         states = batched_rollout(eqx.combine(inputs[0], fixed), inputs[1], contact, steps=4)
         return score(states.position, states.velocity)
 
@@ -115,7 +98,7 @@ def test_batched_rollout_equals_plain_rollout_with_its_gradient(kind, scene):
         states = jax.vmap(one)(inputs[1], contact)
         return score(states.position, states.velocity)
 
-    value, gradient = jax.jit(jax.value_and_grad(by_hand))((parameters, start))
+    value, gradient = jax.jit(jax.value_and_grad(unrolled))((parameters, start))
     expected, expected_gradient = jax.jit(jax.value_and_grad(by_scan))((parameters, start))
     np.testing.assert_allclose(value, expected, rtol=1e-12)
     for found, wanted in zip(*map(jax.tree.leaves, (gradient, expected_gradient)), strict=True):
@@ -123,18 +106,17 @@ def test_batched_rollout_equals_plain_rollout_with_its_gradient(kind, scene):
 
 
 def test_gated_rollout_gradient_against_finite_differences(scene):
-    """Without touch the contact network's own soft signal is in the loop, and gets a gradient through it."""
+    """Without touch the soft contact signal is part of the step and receives a gradient through it."""
     model = _random_model(KINDS["cd-lagrange, half grid"], scene)
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
     start, _ = _windows(scene, 2, 4, model)
 
-    @jax.jit
     def loss(parameters):
         states = batched_rollout(eqx.combine(parameters, fixed), start, None, steps=4)
         return jnp.mean(states.position**2) + jnp.mean(states.velocity**2)
 
-    _directional_check(loss, parameters, tolerance=1e-5)
-    contact_gradient = jax.tree.leaves(jax.grad(loss)(parameters).contact)
+    gradient = _directional_check(loss, parameters, tolerance=1e-5)
+    contact_gradient = jax.tree.leaves(gradient.contact)
     assert max(float(jnp.max(jnp.abs(leaf))) for leaf in contact_gradient) > 0
 
 

@@ -1,12 +1,13 @@
-"""A tiny folder of units, as `carom reproduce` leaves it, with numbers that a test can compute by hand."""
+"""Results of a tiny reproduction, as `carom reproduce` leaves them, to be summarised by hand."""
 
 from pathlib import Path
 
 import numpy as np
 
-from carom.reproduction.paper.run import Unit
-from carom.reproduction.paper.trials import KNOWN
-from carom.storage.result_file import write_result
+from carom.evaluation.results import Results, tidy_rows, write_results
+from carom.reproduction.paper.experiments import ALL, ORACLE
+from carom.reproduction.paper.run import trial_stem
+from carom.storage.result_file import write_arrays
 
 SAMPLES, SEEDS = 14, 3
 ERRORS = {
@@ -21,51 +22,41 @@ ERRORS = {
     ("damped-pendulum", "CD-Lagrange"): [0.01, 0.02, 0.03],
     ("ablation-l2", "ℓ² off"): [0.01, 0.02, 0.03],
 }
-ORACLE = {"ball.text": {"seeds": [0, 1, 2], "errors": [0.001, 0.002, 0.003]}}
+ORACLES = [0.001, 0.002, 0.003]
 
 
-def write_units(folder: Path) -> None:
-    """All of `ERRORS` under the protocol text, the ablation under the published one."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_trials(folder: Path) -> Results:
+    """Write all of `ERRORS` under the protocol text, the ablation under the published one, with arrays."""
+    rows = []
     for (experiment, model), errors in ERRORS.items():
-        _write_unit(folder, experiment, model, errors)
-    write_result(folder / "oracle.json", ORACLE)
+        rows += _trial(folder, experiment, model, errors)
+    for seed, error in enumerate(ORACLES):
+        keys = {"experiment": "ball", "model": ORACLE, "protocol": "text", "seed": seed}
+        rows += tidy_rows(keys, {"paper_rmse": error})
+    return write_results(
+        folder / "paper.json", rows, command="carom reproduce --runs 3 <here>", machine="cpu"
+    )
 
 
-def _write_unit(folder: Path, name: str, model: str, errors: list[float]) -> None:
-    experiment = KNOWN[name]
+def _trial(folder: Path, name: str, model: str, errors: list[float]) -> list[dict]:
     protocol = "published" if name.startswith("ablation") else "text"
-    trained = experiment.trained[model]
+    trained = ALL[name].trained[model]
     bodies, physical = (2 if name == "cradle" else 1), trained.model == "cd-lagrange"
     signals = 0 if trained.model == "resnet" else 1
-    touch = "none" if "no touch" in model else "observed"
     rows = []
     for seed, error in enumerate(errors):
-        row = {"seed": seed, "paper_rmse": error, "held_out_paper_rmse": [error, 2 * error, 3 * error]}
+        metrics = {"paper_rmse": error, "held_out_median": 2 * error, "seconds": 1200.0}
         if signals:
-            row |= {"true_impacts": 2, "mistimed": seed, "missed": 1, "spurious": 0}
-            row |= {"highest_contact_probability": 0.25 * (seed + 1)}
+            metrics |= {"true_impacts": 2, "mistimed": seed, "missed": 1, "spurious": 0}
+            metrics |= {"highest_contact_probability": 0.25 * (seed + 1)}
         if physical:
-            row["slope_rmse"] = 0.1 * (seed + 1)
+            metrics["slope_rmse"] = 0.1 * (seed + 1)
         if name == "damped-pendulum":
-            row["damping"] = 0.7 + 0.1 * seed
-        rows.append(row)
-    summary = {
-        "experiment": name,
-        "title": experiment.title,
-        "place": experiment.place,
-        "model": model,
-        "protocol": protocol,
-        "paper": None if trained.paper is None else list(trained.paper),
-        "settings": {"touch": touch},
-        "seconds": 3600.0,
-        "versions": {"carom": "0.0"},
-        "device": "cpu",
-        "rows": rows,
-    }
-    stem = Unit(name, experiment, protocol, model, (0, 1, 2)).stem
-    write_result(folder / f"{stem}.json", summary)
-    np.savez(folder / f"{stem}.npz", **_arrays(errors, bodies, signals, physical))
+            metrics["damping"] = 0.7 + 0.1 * seed
+        rows += tidy_rows({"experiment": name, "model": model, "protocol": protocol, "seed": seed}, metrics)
+    path = folder / f"{trial_stem(name, protocol, model)}.npz"
+    write_arrays(path, _arrays(errors, bodies, signals, physical))
+    return rows
 
 
 def _arrays(errors: list[float], bodies: int, signals: int, physical: bool) -> dict[str, np.ndarray]:
@@ -84,8 +75,6 @@ def _arrays(errors: list[float], bodies: int, signals: int, physical: bool) -> d
         "data_velocity": -truth - np.float32(0.1),
         "forecast_position": forecasts,
         "forecast_velocity": -forecasts,
-        "forecast_contact": np.zeros((SEEDS, SAMPLES, signals), np.float32),
-        "state_loss": np.ones((SEEDS, 4), np.float32),
     }
     if signals:
         arrays["contact_on_truth"] = np.zeros((SEEDS, SAMPLES - 1, 1), np.float32)

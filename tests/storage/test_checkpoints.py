@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import carom
-from carom.estimation import fit_latent
+from carom.estimation import fit_recording
 from carom.models import CDLagrangeNetwork
 from carom.storage.checkpoints import Progress
-from carom.storage.program_cache import KeptFunction
-from carom.training import fit_many
+from carom.storage.program_cache import CachedFunction
+from carom.training import train_many
 
 
 class Killed(BaseException):
@@ -91,17 +91,17 @@ def test_a_fit_together_continues_from_any_chunk(tmp_path, monkeypatch):
     ball = carom.systems.BouncingBall()
     recording = carom.simulate(ball, steps=40, step_size=0.02, noise=0.05, seed=1)
     models = [CDLagrangeNetwork.for_recording(recording, hidden=4, key=jax.random.key(k)) for k in range(2)]
-    settings = carom.WindowedSettings(epochs=30)
-    expected = fit_many(models, [recording], settings, seeds=[0, 1])
+    settings = carom.TrainingSettings(epochs=30)
+    expected = train_many(models, [recording], settings, seeds=[0, 1])
 
     def told(share: float) -> None:
         if share > 0.5:
             raise Killed
 
     with pytest.raises(Killed):
-        fit_many(models, [recording], settings, seeds=[0, 1], progress=told, checkpoints=tmp_path)
+        train_many(models, [recording], settings, seeds=[0, 1], progress=told, checkpoints=tmp_path)
     shares: list[float] = []
-    found = fit_many(
+    found = train_many(
         models, [recording], settings, seeds=[0, 1], progress=shares.append, checkpoints=tmp_path
     )
     for one, other in zip(expected, found, strict=True):
@@ -113,22 +113,22 @@ def test_a_fit_together_continues_from_any_chunk(tmp_path, monkeypatch):
 def test_a_fit_of_states_and_contacts_reads_all_its_rounds(tmp_path, monkeypatch):
     ball = carom.systems.BouncingBall(restitution=0.8)
     recording = carom.simulate(ball, steps=60, step_size=0.02, noise=0.02, starts=[ball.start], seed=1)
-    settings = carom.LatentSettings(hidden=4, starts=2)
+    settings = carom.Settings(hidden=4, starts=2)
     told: list[float] = []
-    first = fit_latent(recording, settings, progress=told.append, checkpoints=tmp_path)
+    first = fit_recording(recording, settings, progress=told.append, checkpoints=tmp_path)
     assert 0 < told[0] < told[-1] < 1
     assert told == sorted(told)
-    call = KeptFunction.__call__
+    call = CachedFunction.__call__
 
     def refuse_rounds(self, *arguments):
         if self.identity[0] == "improve":
             pytest.fail("a round was made again")
         return call(self, *arguments)
 
-    monkeypatch.setattr(KeptFunction, "__call__", refuse_rounds)
-    second = fit_latent(recording, settings, checkpoints=tmp_path)
+    monkeypatch.setattr(CachedFunction, "__call__", refuse_rounds)
+    second = fit_recording(recording, settings, checkpoints=tmp_path)
     assert first.history == second.history
     assert first.parameters == second.parameters
     assert second.seconds > 0.5 * first.seconds
-    for a, b in zip(jax.tree.leaves(first.draws), jax.tree.leaves(second.draws), strict=True):
+    for a, b in zip(jax.tree.leaves(first.samples), jax.tree.leaves(second.samples), strict=True):
         assert np.array_equal(a, b)

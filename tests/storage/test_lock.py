@@ -1,4 +1,4 @@
-"""A folder that a command is at work in: others are told, and a killed one blocks nobody."""
+"""Locked directories: other commands are refused, and a killed one blocks nobody."""
 
 import subprocess
 import sys
@@ -31,7 +31,10 @@ def hold(folder: Path) -> subprocess.Popen:
 
 def test_another_process_is_kept_out_until_the_first_has_ended(tmp_path):
     with hold(tmp_path) as other:
-        with pytest.raises(InputError, match="another command is at work in this folder"), locked(tmp_path):
+        with (
+            pytest.raises(InputError, match="another command is working in this directory"),
+            locked(tmp_path),
+        ):
             pass
         other.kill()
         other.wait()

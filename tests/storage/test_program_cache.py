@@ -1,4 +1,4 @@
-"""Programs kept in memory and on disk: the same values, traced once, and never a wrong or damaged one."""
+"""Programs cached in memory and on disk: the same values, traced once, never a wrong or damaged one."""
 
 import time
 from contextlib import suppress
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from carom.storage import program_cache as programs
-from carom.storage.program_cache import KeptFunction
+from carom.storage import program_cache
+from carom.storage.program_cache import CachedFunction
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ def folder(tmp_path):
     """An empty compilation cache, and the one from before afterwards."""
     before = jax.config.values["jax_compilation_cache_dir"]
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    programs.forget()
+    program_cache.clear()
     yield tmp_path
     jax.config.update("jax_compilation_cache_dir", before)
-    programs.forget()
+    program_cache.clear()
 
 
 class Counted:
@@ -35,8 +35,8 @@ class Counted:
         inverse = jnp.linalg.inv(tree["matrix"])
         return {"solved": factor * inverse @ tree["vector"] ** self.power, "sum": jnp.sum(inverse)}
 
-    def kept(self) -> KeptFunction:
-        return KeptFunction(self, {"solved": 0, "sum": 0}, ("counted", self.power))
+    def kept(self) -> CachedFunction:
+        return CachedFunction(self, {"solved": 0, "sum": 0}, ("counted", self.power))
 
 
 def arguments(size: int, seed: int = 0):
@@ -58,13 +58,13 @@ def test_traced_once_for_a_shape_even_by_another_process(folder):
             np.testing.assert_allclose(found["solved"], expected(4, seed), rtol=1e-12)
         function.kept()(*arguments(5))
         assert function.traced == 2
-        programs.forget()  # as in another process
+        program_cache.clear()  # as in another process
         again = Counted()
         np.testing.assert_allclose(again.kept()(*arguments(4, 7))["solved"], expected(4, 7), rtol=1e-12)
         assert again.traced == 0
 
 
-def test_what_was_prepared_is_not_made_again(folder):
+def test_prepared_programs_are_not_traced_again(folder):
     with jax.enable_x64(True):
         function = Counted()
         function.kept().prepare(*arguments(3))
@@ -85,48 +85,61 @@ def test_another_function_or_precision_is_another_program(folder):
         assert single.kept()(*arguments(4))["solved"].dtype == np.float32
 
 
-def test_damaged_files_are_made_anew(folder):
+def test_damaged_files_are_traced_again_with_a_warning(folder):
     with jax.enable_x64(True):
         Counted().kept()(*arguments(4))
         (path,) = (folder / "traced").iterdir()
         whole = path.read_bytes()
-        scratched = bytearray(whole)
-        scratched[len(whole) // 3 : len(whole) // 2] = bytes(len(whole) // 2 - len(whole) // 3)
-        for damaged in (b"", whole[: len(whole) // 2], b"x" * len(whole), bytes(scratched)):
+        generator = np.random.default_rng(0)
+        flipped = [bytearray(whole) for _ in range(6)]
+        for content in flipped:
+            content[generator.integers(len(whole))] ^= 1 << int(generator.integers(8))
+        for damaged in (b"", whole[: len(whole) // 2], *flipped):
             path.write_bytes(damaged)
-            programs.forget()
+            program_cache.clear()
             function = Counted()
-            np.testing.assert_allclose(function.kept()(*arguments(4))["solved"], expected(4), rtol=1e-12)
+            with pytest.warns(UserWarning, match="a program in the cache was damaged; it is traced again"):
+                found = function.kept()(*arguments(4))
+            np.testing.assert_allclose(found["solved"], expected(4), rtol=1e-12)
             assert function.traced == 1
             assert path.read_bytes() != damaged
 
 
-def test_a_failure_is_told_and_not_kept(folder):
+def test_flags_of_the_compiler_are_part_of_the_name(folder, monkeypatch):
+    with jax.enable_x64(True):
+        Counted().kept()(*arguments(4))
+        monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+        function = Counted()
+        function.kept()(*arguments(4))
+    assert function.traced == 1
+
+
+def test_failures_are_raised_and_not_cached(folder):
     def broken(x):
         raise ValueError("not today")
 
-    function = KeptFunction(broken, 0, ("broken",))
+    function = CachedFunction(broken, 0, ("broken",))
     function.prepare(np.ones(2))
     for _ in range(2):
         with pytest.raises(ValueError, match="not today"):
             function(np.ones(2))
 
 
-def test_a_folder_that_is_a_file_only_costs_time(tmp_path):
+def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path):
     before = jax.config.values["jax_compilation_cache_dir"]
     (tmp_path / "file").write_text("no folder")
-    programs.forget()
+    program_cache.clear()
     try:
         jax.config.update("jax_compilation_cache_dir", str(tmp_path / "file"))
         with jax.enable_x64(True):
             found = Counted().kept()(*arguments(4))
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
-        programs.forget()
+        program_cache.clear()
     np.testing.assert_allclose(found["solved"], expected(4), rtol=1e-12)
 
 
-def test_what_failed_in_the_background_is_tried_again(folder):
+def test_failures_in_the_background_are_tried_again(folder):
     attempts = []
 
     def fails_once(x):
@@ -135,7 +148,7 @@ def test_what_failed_in_the_background_is_tried_again(folder):
             raise MemoryError("not now")
         return 2 * x
 
-    function = KeptFunction(fails_once, 0, ("fails once",))
+    function = CachedFunction(fails_once, 0, ("fails once",))
     function.prepare(np.ones(2))
     while not attempts:
         time.sleep(0.01)
@@ -145,7 +158,7 @@ def test_what_failed_in_the_background_is_tried_again(folder):
 
 
 def test_old_files_make_room(folder, monkeypatch):
-    monkeypatch.setattr(programs, "MOST_ON_DISK", 2)
+    monkeypatch.setattr(program_cache, "MAXIMUM_ON_DISK", 2)
     for size in (2, 3, 4):
         Counted().kept()(*arguments(size))
     assert len(list((folder / "traced").iterdir())) == 2

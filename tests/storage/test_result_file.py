@@ -1,6 +1,5 @@
 """Results on disk: what is written is read, and what was changed is refused by name."""
 
-import json
 import zipfile
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 from carom.cli import main
 from carom.errors import InputError
-from carom.execution.tasks import Piece, run_pieces, unfinished
 from carom.storage.result_file import read_arrays, read_result, write_arrays, write_result
 
 RESULT = {"fingerprint": "a", "rows": [{"seed": 0, "error": 0.1 + 0.2}, {"seed": 1, "error": float("nan")}]}
@@ -45,36 +43,21 @@ def test_what_was_changed_is_refused(change, tmp_path):
         read_result(path)
 
 
-def make(path, tell) -> dict:
-    unfinished(path).mkdir()
-    (unfinished(path) / "work").write_text("so far")
-    return {"made": True}
-
-
-def test_a_result_without_a_hash_is_made_again_and_work_is_cleared(tmp_path):
-    path = tmp_path / "piece.json"
-    path.write_text(json.dumps({"fingerprint": "a", "made": False}))
-    (result,) = run_pieces([Piece(path, "a", lambda tell: make(path, tell), 1.0)])
-    assert result["made"]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["piece.json"]
-    assert run_pieces([Piece(path, "a", lambda tell: pytest.fail("made again"), 1.0)]) == [result]
-
-
 @pytest.mark.parametrize(
     ("folder", "command"),
     [
-        ("units", ["damped", "--protocol", "text", "--quick"]),
-        ("cells", ["oracle", "--recipe", "carom", "--grid", "--quick"]),
-        ("cases", ["classifier", "--recipe", "carom"]),
-        ("rows", ["pendulum.exact", "--recipe", "carom"]),
+        ("paper", ["damped", "--protocol", "text", "--quick"]),
+        ("grid", ["oracle", "--recipe", "carom", "--grid", "--quick"]),
+        ("classifier", ["classifier", "--recipe", "carom"]),
+        ("recipe", ["pendulum.exact", "--recipe", "carom"]),
     ],
 )
 def test_a_damaged_result_of_a_reproduction_is_named(folder, command, tmp_path, capsys, monkeypatch):
     names = {
-        "units": "damped-pendulum.text.CD-Lagrange",
-        "cells": "oracle.noise-0.bounces-1",
-        "cases": "exact.bounces-1",
-        "rows": "pendulum.exact.seeds-0-0",
+        "paper": "damped-pendulum.text.CD-Lagrange",
+        "grid": "oracle.noise-0.bounces-1",
+        "classifier": "exact.bounces-1",
+        "recipe": "pendulum.exact.seeds-0-0",
     }
     path = tmp_path / folder / f"{names[folder]}.json"
     path.parent.mkdir()
@@ -94,5 +77,5 @@ def test_what_is_no_array_is_refused(tmp_path):
     write_arrays(path, {"a": np.ones(3)})
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("b.npy", b"no array")
-    with pytest.raises(InputError, match="something else than arrays"):
+    with pytest.raises(InputError, match="something other than arrays"):
         read_arrays(path)

@@ -1,4 +1,4 @@
-"""Clusters: of an existing scheduler whose workers are killed, of SLURM's jobs, and none at all."""
+"""Clusters: an existing scheduler whose workers are killed, SLURM jobs, and none at all."""
 
 import os
 import stat
@@ -9,25 +9,19 @@ import time
 import pytest
 
 from carom.errors import InputError
-from carom.sweeps import cluster as cluster_module
-from carom.sweeps.cluster import slurm_cluster, working_together
-from carom.sweeps.cluster_options import ClusterOptions, Slurm
-from carom.sweeps.crew import working_alone
-from carom.sweeps.run import swept
-from carom.sweeps.study import RunningStudy
-from carom.sweeps.sweep_file import Study, read_sweep_file
-from carom.sweeps.table import write_tables
-from tests.sweeps.conftest import SWEEP
-from tests.sweeps.test_run import tables
+from carom.execution import cluster as cluster_module
+from carom.execution.cluster import ClusterSettings, DaskExecutor, Slurm, run_on_worker, slurm_cluster
+from carom.execution.local import LocalExecutor
+from carom.sweeps.study import OptunaStudy
+from carom.sweeps.sweep_file import RangesTable, Study
+from tests.sweeps.conftest import SWEEP, run, tables
 
 dask = pytest.importorskip("dask", reason="distributed is not installed (extra cluster)")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra cluster)")
 
 
-def sweep(file, out, hire, tell=lambda done, total: None):
-    with swept(read_sweep_file(file), out, hire, again=False, tell=tell) as outcome:
-        write_tables(outcome, out)
-    return outcome
+def by_one_process(file, out) -> None:
+    run(file, out, LocalExecutor(1, single_threaded=True))
 
 
 @pytest.mark.campaign
@@ -35,7 +29,7 @@ def sweep(file, out, hire, tell=lambda done, total: None):
 def test_workers_of_an_existing_scheduler_may_be_killed(file, tmp_path):
     """The scheduler gives a fit up as soon as its worker is lost, as an existing one may."""
     file.write_text(SWEEP.replace("seeds = 2", "seeds = 4"))
-    sweep(file, tmp_path / "serial", working_alone)
+    by_one_process(file, tmp_path / "serial")
     settings = {"distributed.scheduler.allowed-failures": 0}
     with (
         dask.config.set(settings),
@@ -45,16 +39,16 @@ def test_workers_of_an_existing_scheduler_may_be_killed(file, tmp_path):
     ):
         killed = []
 
-        def kill_one(done: int, total: int) -> None:
-            if done in (2, 5):
-                process = cluster.workers[done % 2].process.process
+        def kill_one(fraction: float) -> None:
+            if len(killed) < 2 and fraction >= (2, 5)[len(killed)] / 8:
+                process = cluster.workers[len(killed)].process.process
                 killed.append(process.pid)
                 process._process.kill()
 
-        options = ClusterOptions(scheduler=cluster.scheduler_address)
-        outcome = sweep(file, tmp_path / "out", lambda: working_together(options), kill_one)
+        settings = ClusterSettings(scheduler=cluster.scheduler_address)
+        result = run(file, tmp_path / "out", DaskExecutor(settings), progress=kill_one)
     assert len(killed) == 2
-    assert outcome.made == 8
+    assert result.made == 8
     assert tables(tmp_path / "out") == tables(tmp_path / "serial")
 
 
@@ -62,30 +56,40 @@ def test_workers_with_several_threads_are_refused(file, tmp_path):
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="tcp://"
     ) as cluster:
-        options = ClusterOptions(scheduler=cluster.scheduler_address)
+        settings = ClusterSettings(scheduler=cluster.scheduler_address)
         with pytest.raises(InputError, match=r"has 2 threads.*--nthreads 1"):
-            sweep(file, tmp_path / "out", lambda: working_together(options))
+            run(file, tmp_path / "out", DaskExecutor(settings))
 
 
-def test_a_scheduler_that_does_not_answer_is_told(file, tmp_path, monkeypatch):
+def test_workers_must_have_the_same_code(monkeypatch):
+    class Worker:
+        class state:  # noqa: N801
+            nthreads = 1
+
+    monkeypatch.setattr(distributed, "get_worker", Worker)
+    with pytest.raises(InputError, match="another version of Carom"):
+        run_on_worker(print, "another")
+
+
+def test_a_scheduler_that_does_not_answer_is_named(file, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 1)
-    options = ClusterOptions(scheduler="tcp://127.0.0.1:9")
+    settings = ClusterSettings(scheduler="tcp://127.0.0.1:9")
     with pytest.raises(InputError, match=r"tcp://127\.0\.0\.1:9: no scheduler answers there"):
-        sweep(file, tmp_path / "out", lambda: working_together(options))
+        run(file, tmp_path / "out", DaskExecutor(settings))
 
 
-def test_what_is_not_installed_is_told(monkeypatch):
+def test_missing_packages_are_named(monkeypatch):
     for name in ("distributed", "dask_jobqueue.slurm", "optuna"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"distributed; install .*carom\[cluster\].*--serial"):
-        working_together(ClusterOptions()).__enter__()
+        next(DaskExecutor(ClusterSettings(scheduler="tcp://node1:1")).run([print], lambda *_: None))
     with pytest.raises(InputError, match=r"dask-jobqueue; install .*carom\[slurm\]"):
         slurm_cluster(Slurm())
     with pytest.raises(InputError, match=r"optuna; install .*carom\[cluster\]"):
-        RunningStudy(Study(1, 0, 1, "tpe", {"hidden": (4,)}))
+        OptunaStudy(Study(trials=1, ranges=RangesTable(hidden=(4,))))
 
 
-def test_jobs_are_as_the_sweep_file_says():
+def test_jobs_are_as_in_the_sweep_file():
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (extra slurm)")
     slurm = Slurm(
         queue="short",
@@ -132,7 +136,7 @@ exit 0
 
 @pytest.mark.campaign
 @pytest.mark.timeout(400)
-def test_jobs_that_end_are_asked_for_again(file, tmp_path, monkeypatch):
+def test_jobs_that_end_are_submitted_again(file, tmp_path, monkeypatch):
     """By a stand-in for SLURM that starts job scripts on this machine."""
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (extra slurm)")
     commands, jobs = tmp_path / "bin", tmp_path / "jobs"
@@ -142,14 +146,16 @@ def test_jobs_that_end_are_asked_for_again(file, tmp_path, monkeypatch):
         (commands / name).chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     file.write_text(SWEEP.replace("seeds = 2", "seeds = 4"))
-    sweep(file, tmp_path / "serial", working_alone)
+    by_one_process(file, tmp_path / "serial")
 
-    def end_first_job(done: int, total: int) -> None:
-        if done == 2:
-            job = int(jobs.read_text().split()[0])
-            threading.Thread(target=lambda: (time.sleep(0.2), os.killpg(job, 9))).start()
+    ended = []
 
-    options = ClusterOptions(workers=1, slurm=Slurm())
-    sweep(file, tmp_path / "out", lambda: working_together(options), end_first_job)
+    def end_first_job(fraction: float) -> None:
+        if fraction >= 2 / 8 and not ended:
+            ended.append(int(jobs.read_text().split()[0]))
+            threading.Thread(target=lambda: (time.sleep(0.2), os.killpg(ended[0], 9))).start()
+
+    settings = ClusterSettings(workers=1, slurm=Slurm())
+    run(file, tmp_path / "out", DaskExecutor(settings), progress=end_first_job)
     assert len(jobs.read_text().split()) >= 2
     assert tables(tmp_path / "out") == tables(tmp_path / "serial")

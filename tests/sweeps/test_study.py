@@ -4,10 +4,7 @@ from math import log10
 
 import pytest
 
-from carom.storage.result_file import write_result
-from carom.sweeps.one_fit import row_path
-from tests.sweeps.conftest import SWEEP, Here, run
-from tests.sweeps.test_run import tables
+from tests.sweeps.conftest import SWEEP, Here, run, tables
 
 pytest.importorskip("optuna", reason="optuna is not installed (extra cluster)")
 
@@ -16,7 +13,7 @@ STUDY = (
     + """
 [study]
 trials = 20
-together = 3
+batch = 3
 seed = 4
 
 [study.ranges]
@@ -30,37 +27,36 @@ hidden = {low = 4, high = 8}
 def study(file, monkeypatch):
     """A study whose fits take no time: their errors follow from their options."""
     file.write_text(STUDY)
-    monkeypatch.setattr("tests.sweeps.conftest.make_row", pretend)
+    monkeypatch.setattr("carom.sweeps.one_fit.make_row", pretend)
     return file
 
 
-def pretend(cell, out, source) -> str:
-    """A row without a fit: best at a learning rate of 0.01; above 0.5 nothing comes out."""
-    rate, options = cell.options.settings.learning_rate, cell.options
-    error = None if rate > 0.5 else (log10(rate) + 2) ** 2 + 0.1 * options.units + 0.01 * options.seed
-    row = {"fingerprint": cell.fingerprint, "run": cell.name, "recording": cell.recording.name, "numbers": {}}
-    row |= {"error": error, "reason": "" if error else "It failed.", "device": "none"}
-    write_result(row_path(out, cell.name), row)
-    return cell.name
+def pretend(fit, out, progress) -> dict:
+    """A row without a fit: best at a learning rate of 0.01; above 0.5 the fit fails."""
+    settings = fit.options.settings
+    rate = settings.learning_rate
+    error = None if rate > 0.5 else (log10(rate) + 2) ** 2 + 0.1 * settings.hidden + 0.01 * fit.options.seed
+    row = {"run": fit.name, "recording": fit.recording.name, "numbers": {}}
+    return row | {"error": error, "reason": "" if error else "It failed."}
 
 
-def test_trials_are_chosen_within_their_ranges_and_scored_by_the_mean(study, tmp_path):
-    outcome = run(study, tmp_path / "out", Here())
-    assert [trial.number for trial in outcome.trials] == list(range(20))
-    assert [line.trial for line in outcome.lines] == [number for number in range(20) for _ in range(4)]
-    for trial in outcome.trials:
+def test_trials_lie_in_their_ranges_and_are_scored_by_the_mean(study, tmp_path):
+    result = run(study, tmp_path / "out")
+    assert [trial.number for trial in result.trials] == list(range(20))
+    assert [line.trial for line in result.lines] == [number for number in range(20) for _ in range(4)]
+    for trial in result.trials:
         assert 1e-4 <= trial.varied["learning_rate"] <= 1
         assert trial.varied["hidden"] in range(4, 9)
-        errors = [line.row["error"] for line in outcome.lines if line.trial == trial.number]
+        errors = [line.row["error"] for line in result.lines if line.trial == trial.number]
         assert trial.value is None if None in errors else trial.value == pytest.approx(sum(errors) / 4)
-    scored = [trial for trial in outcome.trials if trial.value is not None]
-    assert outcome.best_trial == min(scored, key=lambda trial: trial.value)
+    scored = [trial for trial in result.trials if trial.value is not None]
+    assert result.best_trial == min(scored, key=lambda trial: trial.value)
     late = sorted(trial.value for trial in scored[-8:])
-    assert late[4] < sorted(trial.value for trial in scored[:8])[4]  # it learns where to look
+    assert late[4] < sorted(trial.value for trial in scored[:8])[4]  # the sampler learns
 
 
 def test_a_study_is_the_same_in_any_order_and_after_every_stop(study, tmp_path):
-    whole = run(study, tmp_path / "whole", Here())
+    whole = run(study, tmp_path / "whole")
     first = Here(backwards=True, stop_after=33)
     with pytest.raises(KeyboardInterrupt):
         run(study, tmp_path / "out", first)
@@ -76,15 +72,15 @@ def test_a_study_is_the_same_in_any_order_and_after_every_stop(study, tmp_path):
 
 
 def test_another_seed_is_another_study(study, tmp_path):
-    one = run(study, tmp_path / "out", Here())
+    one = run(study, tmp_path / "out")
     study.write_text(STUDY.replace("seed = 4", 'seed = 5\nsampler = "random"'))
-    assert run(study, tmp_path / "out", Here()).trials != one.trials
+    assert run(study, tmp_path / "out").trials != one.trials
 
 
 def test_trials_that_fail_do_not_end_a_study(study, tmp_path):
     study.write_text(STUDY.replace("{low = 1e-4, high = 1, log = true}", "[0.01, 0.9]"))
-    outcome = run(study, tmp_path / "out", Here())
-    failed = [trial.varied["learning_rate"] == 0.9 for trial in outcome.trials]
-    assert [trial.value is None for trial in outcome.trials] == failed
+    result = run(study, tmp_path / "out")
+    failed = [trial.varied["learning_rate"] == 0.9 for trial in result.trials]
+    assert [trial.value is None for trial in result.trials] == failed
     assert any(failed)
-    assert outcome.best_trial is not None
+    assert result.best_trial is not None

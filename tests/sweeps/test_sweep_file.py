@@ -1,10 +1,10 @@
-"""Sweep files: what is wrong is told in one sentence that names the right, before anything is started."""
+"""Sweep files: one sentence names what is wrong and what would be right, before anything is started."""
 
 import pytest
 
 from carom.cli import main
 from carom.errors import InputError
-from carom.sweeps.cells import Cells
+from carom.sweeps.planning import Planner
 from carom.sweeps.sweep_file import read_sweep_file
 from tests.data.test_bad_files import contents
 
@@ -32,50 +32,59 @@ WRONG = {
     "[sweep], recording: the key is missing": GRID.replace('recording = "ball.csv"\n', ""),
     "[sweep], recording: write a file in quotes": GRID.replace('"ball.csv"', "3"),
     "nothing.csv: there is no such file": GRID.replace("ball.csv", "nothing.csv"),
-    "[sweep], seeds: write how many, or a list": GRID.replace("seeds = 2", "seeds = [1, 1]"),
-    "[sweep], seeds: write a whole number from 1": GRID.replace("seeds = 2", "seeds = 0"),
-    "[sweep], hold_out: write a share from 0": GRID.replace("seeds = 2", "hold-out = 1.5"),
-    "[fit], seed: seeds go under [sweep]": GRID.replace("epochs = 2", "seed = 2"),
+    "[sweep], seeds: a value is there twice": GRID.replace("seeds = 2", "seeds = [1, 1]"),
+    "[sweep], seeds: write a number of seeds up to 10000, or a list": GRID.replace("seeds = 2", "seeds = 0"),
+    "[sweep], hold_out: write a fraction from 0": GRID.replace("seeds = 2", "hold-out = 1.5"),
+    "[fit]: seed goes under [sweep]": GRID.replace("epochs = 2", "seed = 2"),
     "[fit], epochs: write a whole number": GRID.replace("epochs = 2", "epochs = 2.5"),
     '[fit], recipe: write one of "carom", "paper"': GRID.replace('"paper"', '"papers"'),
-    "[fit], sensor: write its parts": GRID.replace("epochs = 2", "sensor = 0.1"),
-    "[fit], sensor.mised: there is no such key; did you mean sensor.missed?": GRID.replace(
+    "[fit.sensor]: this must be a table": GRID.replace("epochs = 2", "sensor = 0.1"),
+    "[fit.sensor], mised: there is no such key; did you mean missed?": GRID.replace(
         "epochs = 2", "sensor.mised = 0.1"
     ),
-    "[fit], hidden: the option varies under [grid]": GRID.replace("epochs = 2", "hidden = 4"),
+    "[fit], hidden: the option varies too": GRID.replace("epochs = 2", "hidden = 4"),
     "[grid], hidden: write a list of values": GRID.replace("[4, 6]", "4"),
     "[grid], hidden: a value is there twice": GRID.replace("[4, 6]", "[4, 4]"),
-    "fit hidden=0,seed=0: --hidden must lie between": GRID.replace("[4, 6]", "[4, 0]"),
-    "fit touch=inferred,seed=0: --touch inferred: the paper's recipe": GRID.replace(
+    "fit hidden=0,seed=0: `hidden` must lie between": GRID.replace("[4, 6]", "[4, 0]"),
+    "fit touch=inferred,seed=0: `touch` must be one of 'observed', 'none'": GRID.replace(
         "hidden = [4, 6]", 'touch = ["observed", "inferred"]'
     ),
     "fit horizon=400,seed=0: ": GRID.replace("hidden = [4, 6]", "horizon = [4, 400]"),
-    "Options of the paper's recipe were given": GRID.replace('"paper"', '"carom"'),
+    "`epochs` is for the recipe paper; add `recipe` paper": GRID.replace('"paper"', '"carom"'),
     "[grid]: the fit hidden=4,seed=0": GRID.replace("[grid]", "[[grid]]\nhidden = [4]\n[[grid]]"),
-    "and 100000 are the most": GRID.replace("seeds = 2", "seeds = 10000").replace(
+    "more than the 100000 allowed": GRID.replace("seeds = 2", "seeds = 10000").replace(
         "[4, 6]", f"{list(range(1, 30))}"
     ),
     "a sweep is a grid or a study": GRID + STUDY[STUDY.index("[study]") :],
     "[study], trials: the key is missing": STUDY.replace("trials = 3\n", ""),
     "[study.ranges], learning_rate: write low less than high": STUDY.replace("0.1", "1e-4"),
     "[study.ranges], schedule: write a list": STUDY.replace("learning_rate", "schedule"),
-    "[study.ranges] learning_rate, hihg: there is no such key; did you mean high?": STUDY.replace(
+    "[[grid]] 2, hiden: there is no such key": GRID.replace(
+        "[grid]", "[[grid]]\nhidden = [4]\n[[grid]]\nhiden = [6]"
+    ),
+    "[study.ranges], learning_rate: write a list of values to try": STUDY.replace(
+        "{low = 1e-3, high = 0.1}", "0.1"
+    ),
+    "[study.ranges], epochs: write a table such as": STUDY.replace("epochs = 2", "").replace(
+        "learning_rate = {low = 1e-3, high = 0.1}", "epochs = {low = 1.5, high = 3}"
+    ),
+    "[study.ranges], learning_rate: there is no key hihg in a range; did you mean high?": STUDY.replace(
         "high", "hihg"
     ),
-    "fit learning_rate=0,seed=0: learning_rate must be positive": STUDY.replace("1e-3", "0"),
-    "[sweep], hold_out: write a share greater than 0": STUDY.replace("seeds = 2", "hold_out = 0"),
+    "fit learning_rate=0,seed=0: `learning_rate` must be positive": STUDY.replace("1e-3", "0"),
+    "[sweep], hold_out: a study needs held-out data": STUDY.replace("seeds = 2", "hold_out = 0"),
     "[cluster], worker: there is no such key; did you mean workers?": GRID + "[cluster]\nworker = 2\n",
     "[cluster], scheduler: write an address": GRID + '[cluster]\nscheduler = "node1"\n',
-    "[cluster], scheduler: an existing scheduler has workers": GRID
+    "[cluster]: an existing scheduler has workers": GRID
     + '[cluster]\nscheduler = "tcp://a:1"\nworkers = 2\n',
-    "[cluster], workers: the key is missing": GRID + "[cluster.slurm]\n",
+    "[cluster]: the key workers is missing": GRID + "[cluster.slurm]\n",
     "[cluster.slurm], queues: there is no such key; did you mean queue?": GRID
     + '[cluster]\nworkers = 1\n[cluster.slurm]\nqueues = "x"\n',
 }
 
 
 @pytest.mark.parametrize("fragment", WRONG)
-def test_what_is_wrong_is_told_before_anything_is_started(fragment, file, capsys):
+def test_wrong_files_are_refused_before_anything_is_started(fragment, file, capsys):
     file.write_text(WRONG[fragment])
     before = contents(file.parent)
     with pytest.raises(SystemExit) as stop:
@@ -94,23 +103,23 @@ def file(file):
     return file
 
 
-def test_cells_come_in_the_order_of_the_file(file):
-    cells = Cells(read_sweep_file(file)).grid()
-    assert [(cell.varied["hidden"], cell.varied["seed"]) for cell in cells] == [
+def test_fits_come_in_the_order_of_the_file(file):
+    fits = Planner(read_sweep_file(file)).grid()
+    assert [(fit.varied["hidden"], fit.varied["seed"]) for fit in fits] == [
         (4, 0),
         (4, 1),
         (6, 0),
         (6, 1),
     ]
-    assert len({cell.name for cell in cells}) == len({cell.fingerprint for cell in cells}) == 4
-    assert all(cell.options.settings.epochs == 2 and cell.options.hold_out == 0.2 for cell in cells)
+    assert len({fit.name for fit in fits}) == len({fit.fingerprint for fit in fits}) == 4
+    assert all(fit.options.settings.epochs == 2 and fit.options.hold_out == 0.2 for fit in fits)
 
 
-def test_dashes_will_do_for_underscores(file):
+def test_dashes_are_as_good_as_underscores(file):
     file.write_text(GRID.replace("hidden", "learning_rate").replace("[4, 6]", "[1, 0.5]"))
-    before = Cells(read_sweep_file(file)).grid()
+    before = Planner(read_sweep_file(file)).grid()
     file.write_text(file.read_text().replace("learning_rate", "learning-rate"))
-    assert Cells(read_sweep_file(file)).grid() == before
+    assert Planner(read_sweep_file(file)).grid() == before
 
 
 def test_several_grids_are_one_after_the_other(file):
@@ -118,9 +127,9 @@ def test_several_grids_are_one_after_the_other(file):
     grids = '[[grid]]\nrecipe = ["carom"]\nlearn = [["gap"], ["restitution", "gap"]]\n'
     grids += '[[grid]]\nrecipe = ["paper"]\n'
     file.write_text(text[: text.index("[grid]")] + grids)
-    cells = Cells(read_sweep_file(file)).grid()
-    assert [cell.options.learn for cell in cells] == [("gap",), ("restitution", "gap"), None]
-    assert [cell.name.rpartition("-")[0] for cell in cells] == [
+    fits = Planner(read_sweep_file(file)).grid()
+    assert [fit.options.learn for fit in fits] == [("gap",), ("restitution", "gap"), None]
+    assert [fit.name.rpartition("-")[0] for fit in fits] == [
         "recipe=carom,learn=gap",
         "recipe=carom,learn=restitution+gap",
         "recipe=paper",
@@ -128,10 +137,10 @@ def test_several_grids_are_one_after_the_other(file):
 
 
 def test_another_recording_is_another_fit(file):
-    before = {cell.fingerprint for cell in Cells(read_sweep_file(file)).grid()}
+    before = {fit.fingerprint for fit in Planner(read_sweep_file(file)).grid()}
     recording = file.with_name("ball.csv")
     recording.write_text(recording.read_text().replace("1.", "1.0", 1))
-    assert before.isdisjoint(cell.fingerprint for cell in Cells(read_sweep_file(file)).grid())
+    assert before.isdisjoint(fit.fingerprint for fit in Planner(read_sweep_file(file)).grid())
 
 
 def test_a_fit_that_is_impossible_for_one_recording_names_it(file):
@@ -140,4 +149,15 @@ def test_a_fit_that_is_impossible_for_one_recording_names_it(file):
     bare.with_suffix(".toml").write_text("[system]\nbodies = 1\ndimension = 1\n")
     file.write_text(GRID.replace('"ball.csv"', '["ball.csv", "bare.csv"]'))
     with pytest.raises(InputError, match=r"fit recording=bare\.csv,hidden=4,seed=0: .*velocity"):
-        Cells(read_sweep_file(file)).grid()
+        Planner(read_sweep_file(file)).grid()
+
+
+def test_fields_of_the_touch_sensor_vary(file):
+    file.write_text(
+        GRID[: GRID.index("[fit]")]
+        + '[fit]\ntouch = "imperfect"\nsensor.delay = 0\n[grid]\nsensor.missed = [0.1, 0.2]\n'
+    )
+    fits = Planner(read_sweep_file(file)).grid()
+    assert [fit.options.settings.sensor.missed for fit in fits] == [0.1, 0.1, 0.2, 0.2]
+    assert {fit.options.settings.sensor.delay for fit in fits} == {0}
+    assert fits[0].name.startswith("sensor.missed=0.1,seed=0-")

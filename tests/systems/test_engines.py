@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from carom.data import simulate
 from carom.errors import InputError
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum, engine_trajectory
 from tests.systems.closed_forms import start_state
@@ -115,12 +114,6 @@ def test_row_of_balls_passes_momentum_through(engine):
     motion = engine_trajectory(cradle, cradle.start, steps=112, step_size=0.01, engine=engine)
     np.testing.assert_array_equal([np.flatnonzero(touch)[0] for touch in motion.contact.T], [104, 105, 106])
     np.testing.assert_allclose(motion.velocity[106, :, 0], [0, 0, 0, -2], atol=0.02)
-
-
-def test_simulate_records_engines(engine):
-    recording = simulate(PUBLISHED, steps=80, step_size=0.02, truth=engine, velocity_grid="sample")
-    (run,) = recording.runs
-    np.testing.assert_array_equal(np.flatnonzero(run.touch[:, 0]), [72])
 
 
 def test_refusals(monkeypatch):

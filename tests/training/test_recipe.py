@@ -13,25 +13,15 @@ from carom.errors import InputError
 from carom.mechanics import Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, ResNet
 from carom.systems import BouncingBall, NewtonsCradle
-from carom.training import WindowedSettings, fit_many, fit_windowed
-from carom.training.cut_windows import cut_windows
+from carom.training import TrainingSettings, train, train_many
 from carom.training.loss import window_losses
 from carom.training.windows import recorded_windows
 
-SHORT = WindowedSettings(epochs=4, learning_rate=1e-2, l2=1e-3)
-
-
-@pytest.fixture(scope="module")
-def ball():
-    """Two runs through a bounce each, of unequal length."""
-    system = BouncingBall(restitution=0.8)
-    options = {"step_size": 0.02, "truth": "scheme", "velocity_grid": "sample", "noise": 0.1}
-    runs = simulate(system, steps=90, **options).runs + simulate(system, steps=80, **options, seed=1).runs
-    return Recording(runs, 0.02, system.scene(velocity_grid="sample"))
+SHORT = TrainingSettings(epochs=4, learning_rate=1e-2, l2=1e-3)
 
 
 def _all_windows(model, recording, settings):
-    """Every window of a recording, as training gathers them."""
+    """Every window of a recording."""
     windows, count = recorded_windows(model, recording, settings)
     return windows.batch(jnp.arange(count), settings.horizon)
 
@@ -41,7 +31,7 @@ def _loss_by_hand(model, windows, index, *, predicted_inputs):
     h, e = model.step_size, model.scene.restitution
     q, v = windows.position[index, 0, 0, 0], windows.velocity[index, 0, 0, 0]
     squares, entropies = [], []
-    for n in range(windows.horizon):
+    for n in range(windows.position.shape[1] - 1):
         touch = bool(windows.touch[index, n + 1, 0])
         before = v
         q = q + h * v
@@ -61,9 +51,10 @@ def _loss_by_hand(model, windows, index, *, predicted_inputs):
 def test_loss_equals_the_formula(ball, reduction, inputs):
     with jax.enable_x64(True):
         model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
-        settings = WindowedSettings(reduction=reduction, contact_inputs=inputs, l2=0.01)
-        windows = cut_windows(ball, horizon=10)
-        losses = window_losses(model, _all_windows(model, ball, settings), settings)
+        settings = TrainingSettings(reduction=reduction, contact_inputs=inputs, l2=0.01)
+        windows = _all_windows(model, ball, settings)
+        losses = jax.jit(window_losses, static_argnums=2)(model, windows, settings, settings.l2)
+        windows = jax.tree.map(np.asarray, windows)
         reduce = np.mean if reduction == "mean" else np.sum
         assert windows.touch.any()
         for index in (0, 62, 66, 70, 100, len(windows.position) - 1):
@@ -74,42 +65,23 @@ def test_loss_equals_the_formula(ball, reduction, inputs):
         np.testing.assert_allclose(losses.penalty, 0.01 * kernels, rtol=1e-12)
 
 
-def test_windows_cover_every_run(ball):
-    overlapping = cut_windows(ball, horizon=10)
-    assert len(overlapping.position) == (91 - 10) + (81 - 10)
-    disjoint = cut_windows(ball, horizon=10, stride=11)
-    assert len(disjoint.position) == len(range(0, 81, 11)) + len(range(0, 71, 11))
-    np.testing.assert_array_equal(overlapping.position[81], ball.runs[1].position[:11])
-    np.testing.assert_array_equal(disjoint.velocity[1], ball.runs[0].velocity[11:22])
-
-
-def test_gathered_windows_are_those_that_are_cut(ball):
-    """Over the end of one run and the beginning of the next, and with zeros behind."""
-    model = ResNet.for_recording(ball, hidden=4, key=jax.random.key(0))
-    for settings in (WindowedSettings(), WindowedSettings(horizon=7, stride=3)):
-        cut = cut_windows(ball, horizon=settings.horizon, stride=settings.stride)
-        for one, other in zip(_all_windows(model, ball, settings), cut, strict=True):
-            np.testing.assert_array_equal(one, np.asarray(other, one.dtype))
-
-
 def test_first_step_of_adam(ball):
     """After one step on the full batch every weight has moved by the rate against its gradient's sign."""
-    settings = WindowedSettings(epochs=1, batch_size=10_000, learning_rate=1e-3, l2=1e-3)
+    settings = TrainingSettings(epochs=1, batch_size=10_000, learning_rate=1e-3, l2=1e-3)
     model = CDLagrangeNetwork.for_recording(ball, hidden=6, contact_hidden=(5,), key=jax.random.key(0))
-    fit = fit_windowed(model, ball, settings)
+    result = train(model, ball, settings)
     batch = _all_windows(model, ball, settings)
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
 
     def loss(parameters):
-        return sum(jnp.mean(part) for part in window_losses(eqx.combine(parameters, fixed), batch, settings))
+        losses = window_losses(eqx.combine(parameters, fixed), batch, settings, settings.l2)
+        return sum(jnp.mean(part) for part in losses)
 
-    gradient = jax.grad(loss)(parameters)
-    for before, after, slope in zip(*map(jax.tree.leaves, (model, fit.model, gradient)), strict=True):
+    value, gradient = jax.jit(jax.value_and_grad(loss))(parameters)
+    for before, after, slope in zip(*map(jax.tree.leaves, (model, result.model, gradient)), strict=True):
         clear = np.abs(np.asarray(slope)) > 1e-4
         np.testing.assert_allclose((after - before)[clear], -1e-3 * np.sign(slope)[clear], rtol=1e-2)
-    np.testing.assert_allclose(
-        sum(float(part[0]) for part in fit.history), float(loss(parameters)), rtol=1e-5
-    )
+    np.testing.assert_allclose(sum(float(part[0]) for part in result.history), float(value), rtol=1e-5)
 
 
 def test_training_together_equals_training_alone():
@@ -124,33 +96,33 @@ def test_training_together_equals_training_alone():
         models = [
             ContactResNet.for_recording(r, hidden=8, key=jax.random.key(i)) for i, r in enumerate(recordings)
         ]
-        together = fit_many(models, recordings, SHORT, seeds=[5, 6, 7])
-        for model, recording, seed, fit in zip(models, recordings, [5, 6, 7], together, strict=True):
-            alone = fit_windowed(model, recording, SHORT, seed=seed)
-            for one, other in zip(*map(jax.tree.leaves, (alone.model, fit.model)), strict=True):
+        results = train_many(models, recordings, SHORT, seeds=[5, 6, 7])
+        for model, recording, seed, result in zip(models, recordings, [5, 6, 7], results, strict=True):
+            alone = train(model, recording, SHORT, seed=seed)
+            for one, other in zip(*map(jax.tree.leaves, (alone.model, result.model)), strict=True):
                 np.testing.assert_allclose(one, other, atol=1e-9)
-            np.testing.assert_allclose(alone.history.state, fit.history.state, rtol=1e-9)
+            np.testing.assert_allclose(alone.history.state, result.history.state, rtol=1e-9)
 
 
 def test_history_progress_and_failure(ball):
-    shares = []
+    fractions = []
     model = ResNet.for_recording(ball, hidden=16, key=jax.random.key(0))
-    fit = fit_windowed(model, ball, replace(SHORT, epochs=45), progress=shares.append)
-    assert fit.history.state.shape == (45,)
-    assert fit.history.state[-1] < fit.history.state[0]
-    assert shares[-1] == 1
-    assert shares == sorted(shares)
-    assert not fit.failed
-    assert fit_windowed(model, ball, replace(SHORT, learning_rate=1e30)).failed
+    result = train(model, ball, replace(SHORT, epochs=45), progress=fractions.append)
+    assert result.history.state.shape == (45,)
+    assert result.history.state[-1] < result.history.state[0]
+    assert fractions[-1] == 1
+    assert fractions == sorted(fractions)
+    assert not result.failed
+    assert train(model, ball, replace(SHORT, learning_rate=1e30)).failed
 
 
 def test_without_touch_the_soft_signal_is_trained(ball):
-    """No labels are used, and yet the contact network moves, through the impulses that it gates."""
+    """Without labels the contact network still learns, through the impulses that it scales."""
     bare = replace(ball, runs=tuple(replace(run, touch=None) for run in ball.runs))
     model = CDLagrangeNetwork.for_recording(bare, hidden=8, contact_hidden=(8,), key=jax.random.key(0))
-    fit = fit_windowed(model, bare, replace(SHORT, touch="none"))
-    np.testing.assert_array_equal(fit.history.contact, 0)
-    moved = np.abs(np.asarray(fit.model.contact.network.weights[0] - model.contact.network.weights[0]))
+    result = train(model, bare, replace(SHORT, touch="none"))
+    np.testing.assert_array_equal(result.history.contact, 0)
+    moved = np.abs(np.asarray(result.model.contact.network.weights[0] - model.contact.network.weights[0]))
     assert moved.max() > 1e-4
 
 
@@ -159,32 +131,32 @@ def test_coupled_contacts_train():
     """A cradle of three balls, whose middle ball has two candidates, trains with touch given per body."""
     recording = simulate(NewtonsCradle(balls=3), steps=130, step_size=0.01, truth="scheme")
     model = CDLagrangeNetwork.for_recording(recording, hidden=16, key=jax.random.key(0))
-    fit = fit_windowed(model, recording, replace(SHORT, epochs=20))
-    assert not fit.failed
-    assert fit.history.state[-1] < fit.history.state[0]
+    result = train(model, recording, replace(SHORT, epochs=20))
+    assert not result.failed
+    assert result.history.state[-1] < result.history.state[0]
 
 
 def test_what_does_not_fit_together_is_refused(ball):
     model = CDLagrangeNetwork.for_recording(ball, hidden=4, key=jax.random.key(0))
     other = CDLagrangeNetwork.for_recording(ball, hidden=5, key=jax.random.key(0))
     with pytest.raises(InputError, match="same class"):
-        fit_many([model, other], [ball], SHORT, seeds=[0, 1])
+        train_many([model, other], [ball], SHORT, seeds=[0, 1])
     with pytest.raises(InputError, match="as many"):
-        fit_many([model, model], [ball], SHORT, seeds=[0])
-    with pytest.raises(InputError, match="learning_rate and l2 alone"):
-        fit_many([model, model], [ball], [SHORT, replace(SHORT, epochs=5)], seeds=[0, 1])
+        train_many([model, model], [ball], SHORT, seeds=[0])
+    with pytest.raises(InputError, match="learning_rate and l2 only"):
+        train_many([model, model], [ball], [SHORT, replace(SHORT, epochs=5)], seeds=[0, 1])
     with pytest.raises(InputError, match="number of windows"):
-        fit_many([model, model], [ball, replace(ball, runs=ball.runs[:1])], SHORT, seeds=[0, 1])
+        train_many([model, model], [ball, replace(ball, runs=ball.runs[:1])], SHORT, seeds=[0, 1])
     run = ball.runs[0]
     still = Recording((Run(run.time, run.position),), 0.02, ball.scene)
     with pytest.raises(InputError, match="velocity"):
-        fit_windowed(model, still, SHORT)
+        train(model, still, SHORT)
     with pytest.raises(InputError, match="no scene"):
         CDLagrangeNetwork.for_recording(replace(ball, scene=None), key=jax.random.key(0))
 
 
 def test_a_ball_between_two_walls_learns_both():
-    """Touch is recorded per body; which wall it was is told by where the ball is."""
+    """Touch is recorded per body; the position of the ball tells which wall it touched."""
     step, samples = 0.02, 240
     position, velocity, touch = np.empty(samples), np.empty(samples), np.zeros((samples, 1), bool)
     q, v = 0.5, 2.0
@@ -198,5 +170,5 @@ def test_a_ball_between_two_walls_learns_both():
     run = Run(np.arange(samples) * step, position.reshape(shape), velocity.reshape(shape), touch)
     recording = Recording((run,), step, scene)
     model = CDLagrangeNetwork.for_recording(recording, hidden=32, key=jax.random.key(0))
-    fit = fit_windowed(model, recording, WindowedSettings(epochs=60))
-    assert fit.history.state[-1] < 1e-4
+    result = train(model, recording, TrainingSettings(epochs=60))
+    assert result.history.state[-1] < 1e-4

@@ -1,22 +1,25 @@
 """Tables in NumPy's NPZ files: one array per column."""
 
-import math
+import mmap
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import polars as pl
 
-from carom.data.io.tables import Table, require_size
+from carom.data.io.tables import MAXIMUM_COLUMNS, Table, require_size
 from carom.errors import InputError
 from carom.storage.input_file import complaint, shown, size
 
 _SUFFIX = ".npy"
 _MAXIMUM_ARRAY_BYTES = 2**28
+_DIRECTORY_ENTRY = re.compile(rb"PK\x01\x02")
 
 
 def _names(path: Path) -> Sequence[str]:
@@ -27,16 +30,15 @@ def _names(path: Path) -> Sequence[str]:
 
 def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
     names = [*numbers] if label is None else [*numbers, label]
+    columns: dict[str, np.ndarray] = {}
     with _opened(path) as archive:
-        lengths = {name: _declared_length(path, archive, name, text=name == label) for name in names}
-        rows = lengths[names[0]]
-        for name, length in lengths.items():
+        rows = _declared_length(path, archive, names[0], text=names[0] == label)
+        require_size(path, rows=rows, columns=len(names))
+        for name in names:
+            length = _declared_length(path, archive, name, text=name == label)
             if length != rows:
                 problem = f"there are {length} values here but {rows} in {shown(names[0])}; make them equal"
                 raise complaint(path, problem, f"column {name}")
-        require_size(path, rows=rows, columns=len(names))
-        columns = {}
-        for name in names:
             with archive.open(name + _SUFFIX) as member:
                 array = np.lib.format.read_array(member, allow_pickle=False)
             columns[name] = array.astype(np.str_ if name == label else np.float64)
@@ -60,7 +62,11 @@ NPZ = Table(_names, _load, _save)
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        # Python warns of odd escapes in a header, which is none of the user's writing.
+        # Opening a zip reads its whole directory, however long; the count that the file states may be a lie.
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            entries = sum(1 for _ in islice(_DIRECTORY_ENTRY.finditer(content), MAXIMUM_COLUMNS + 1))
+        require_size(path, columns=entries)
+        # Python warns of odd escapes in a header, which the user did not write.
         with warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
             warnings.simplefilter("ignore")
             yield archive
@@ -72,7 +78,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _declared_length(path: Path, archive: zipfile.ZipFile, name: str, *, text: bool) -> int:
-    """The length of an array by its header, after checking everything the header tells of type and size."""
+    """The length of an array by its header, after checking type and size as the header states them."""
     place = f"column {name}"
     declared = archive.getinfo(name + _SUFFIX).file_size
     if declared > _MAXIMUM_ARRAY_BYTES:
@@ -88,10 +94,9 @@ def _declared_length(path: Path, archive: zipfile.ZipFile, name: str, *, text: b
             raise complaint(path, f"the array format {version} is unknown; save it with plain columns", place)
         content = declared - member.tell()
     if dtype.kind not in ("biufU" if text else "biuf") or dtype.itemsize == 0:
-        problem = f"the values are of type {shown(dtype)}; save plain numbers"
-        raise complaint(path, problem, place)
+        raise complaint(path, f"the values are of type {shown(dtype)}; save plain numbers", place)
     if len(shape) != 1:
         raise complaint(path, f"the array has shape {shape}; save one flat array per column", place)
-    if math.prod(shape) * dtype.itemsize != content:
+    if shape[0] * dtype.itemsize != content:
         raise complaint(path, f"the array should hold {shape[0]} values and does not; export it again", place)
     return shape[0]

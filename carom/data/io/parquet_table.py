@@ -12,27 +12,35 @@ from carom.data.io.tables import Table, require_size
 from carom.storage.input_file import complaint, shown
 
 Answer = TypeVar("Answer")
+_UNITS_PER_SECOND = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def _names(path: Path) -> Sequence[str]:
-    return _ask(path, lambda table: table.collect_schema().names())
+    return _query(path, lambda table: table.collect_schema().names())
 
 
 def _load(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
-    types = _ask(path, lambda table: table.collect_schema())
+    types = _query(path, lambda table: table.collect_schema())
     labels = [] if label is None else [label]
-    for name in numbers:
-        if not (types[name].is_numeric() or types[name] == pl.Boolean):
-            problem = f"the values are of type {shown(types[name])}; convert them to numbers"
+    columns = []
+    for name in (*numbers, *labels):
+        kind, column = types[name], pl.col(name)
+        text = name == label
+        if text and not (kind.is_nested() or kind in (pl.Binary, pl.Duration)):
+            columns.append(column.cast(pl.String))
+        elif not text and (kind.is_numeric() or kind == pl.Boolean):
+            columns.append(column.cast(pl.Float64))
+        elif not text and isinstance(kind, pl.Duration):
+            columns.append(column.to_physical().cast(pl.Float64) / _UNITS_PER_SECOND[kind.time_unit])
+        else:
+            remedy = "text or whole numbers" if text else "numbers"
+            problem = f"the values are of type {shown(kind)}; convert them to {remedy}"
             raise complaint(path, problem, f"column {name}")
-    for name in labels:
-        if types[name].is_nested() or types[name] == pl.Binary:
-            problem = f"the values are of type {shown(types[name])}; convert them to text or whole numbers"
-            raise complaint(path, problem, f"column {name}")
-    rows = _ask(path, lambda table: table.select(pl.len()).collect().item())
-    require_size(path, rows=rows, columns=len(numbers) + len(labels))
-    frame = _ask(path, lambda table: table.select(*numbers, *labels).collect())
-    return frame.select(pl.col(numbers).cast(pl.Float64), pl.col(labels).cast(pl.String))
+    # The row count is in the footer, so a table that is too large is refused unread.
+    rows = _query(path, lambda table: table.select(pl.len()).collect().item())
+    require_size(path, rows=rows, columns=len(columns))
+    frame = _query(path, lambda table: table.select(*numbers, *labels).collect())
+    return frame.select(columns)
 
 
 def _save(frame: pl.DataFrame, file: BinaryIO) -> None:
@@ -42,11 +50,11 @@ def _save(frame: pl.DataFrame, file: BinaryIO) -> None:
 PARQUET = Table(_names, _load, _save)
 
 
-def _ask(path: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answer:
+def _query(path: Path, query: Callable[[pl.LazyFrame], Answer]) -> Answer:
     """Something that a file declares or holds."""
     try:
         with _silence():
-            return question(pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False))
+            return query(pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         # A damaged file can make Polars panic, which is not an `Exception` to Python.
         raise complaint(path, "this is not a whole Parquet file; copy or export it again") from error
@@ -54,7 +62,7 @@ def _ask(path: Path, question: Callable[[pl.LazyFrame], Answer]) -> Answer:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep from the user what Polars prints when it panics, pages of which would bury the complaint."""
+    """Discard what Polars prints when it panics, pages of which would bury the error message."""
     try:
         kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     except OSError:  # a process may have been started without

@@ -2,21 +2,15 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from carom.data.io.checks import (
-    find_runs,
-    find_step_size,
-    require_binary,
-    require_known,
-    require_motion,
-    require_values,
-)
-from carom.data.io.columns import Columns, Layout, find_layout, standard_columns
+from carom.data.io import checks
+from carom.data.io.columns import Columns, match_columns, standard_columns
 from carom.data.io.csv_table import CSV
 from carom.data.io.npz_table import NPZ
 from carom.data.io.parquet_table import PARQUET
@@ -53,37 +47,47 @@ def read_recording(
         >>> recording = read_recording("track.csv", columns=Columns(("x_a", "x_b")))  # doctest: +SKIP
     """
     path = Path(path)
-    table = table_format(path)
-    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
+    table, names = open_table(path)
+    # Before reading: a table can take seconds.
     if step_size is not None and not (np.isfinite(step_size) and step_size > 0):
         raise complaint(path, f"the step size must be positive, but {step_size} was given")
+    columns = match_columns(path, names, columns, scene=scene, timed=step_size is None)
     try:
-        layout = find_layout(path, table.names(path), columns=columns, scene=scene, timed=step_size is None)
-        frame = table.load(path, layout.numbers, layout.run)
+        frame = table.load(path, columns.numbers, columns.run)
     except OSError as error:
         raise unreadable(path, error) from error
-
-    if layout.run is not None:
-        # As CSV files have them, so that what one format tells apart another one does too.
-        plain = pl.col(layout.run).str.replace_all("\0", "", literal=True).str.strip_chars()
+    if columns.run is not None:
+        # As in CSV files, so that every format distinguishes the same runs.
+        plain = pl.col(columns.run).str.replace_all("\0", "", literal=True).str.strip_chars()
         frame = frame.with_columns(plain.replace("", None))
-    frame = require_values(path, frame, layout, missing)
-    starts = find_runs(path, None if layout.run is None else frame[layout.run], rows=len(frame))
-    require_known(path, frame, layout, starts)
-    require_binary(path, frame, layout.touch)
-    require_motion(path, frame, layout.position)
-    time = None
-    if layout.time is not None:
-        time = frame[layout.time].to_numpy(writable=True)
-        found = find_step_size(path, layout.time, time, starts)
+    labels = None if columns.run is None else frame[columns.run]
+    starts = checks.find_runs(path, labels, rows=len(frame))
+    samples = checks.require_values(path, frame, columns, missing)
+    checks.require_measured(path, samples, columns, starts)
+    bounds = [*starts.tolist(), len(frame)]
+    if columns.time is None:
+        assert step_size is not None, "without one a time column is required"
+        time = step_size * np.concatenate([np.arange(end - start) for start, end in pairwise(bounds)])
+    else:
+        time = samples.time[:, 0]
+        found = checks.find_step_size(path, columns.time, time, starts)
         if step_size is not None and abs(found - step_size) > TOLERANCE * found:
-            problem = (
-                f"times step by {found:.6g} s, but a step size of {step_size:g} s was given; correct one"
-            )
-            raise complaint(path, problem, f"column {layout.time}")
+            problem = f"times step by {found:.6g} s, but a step size of {step_size:g} s was given"
+            raise complaint(path, f"{problem}; correct one", f"column {columns.time}")
         step_size = step_size or found
-    assert step_size is not None, "without a step size the layout has times"
-    return Recording(_runs(frame, layout, starts, time, step_size), float(step_size), scene)
+    # Columns are body-major: the coordinates of a body are neighbours.
+    shape = (len(frame), -1, 1 if scene is None else scene.dimension)
+    whole = Run(
+        time,
+        samples.position.reshape(shape),
+        samples.velocity.reshape(shape) if columns.velocity else None,
+        samples.touch == 1 if columns.touch else None,
+    )
+    runs = tuple(
+        replace(whole.part(slice(start, end)), label=None if labels is None else labels[start])
+        for start, end in pairwise(bounds)
+    )
+    return Recording(runs, float(step_size), scene)
 
 
 def write_recording(
@@ -111,61 +115,41 @@ def write_recording(
             raise OSError(shown(error, length=120)) from error
 
 
+def open_table(path: Path) -> tuple[Table, list[str]]:
+    """The format of a file and the names of its columns, of which there is a limited number."""
+    table = table_format(path)
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
+    try:
+        names = list(table.names(path))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    require_size(path, columns=len(names))
+    return table, names
+
+
 def table_format(path: Path) -> Table:
-    """The format that a file's name tells."""
+    """The format by the suffix of a file."""
     table = FORMATS.get(path.suffix.lower())
     if table is None:
         raise complaint(path, "recordings end in .csv, .parquet or .npz; rename or convert the file")
     return table
 
 
-def _runs(
-    frame: pl.DataFrame, layout: Layout, starts: np.ndarray, time: np.ndarray | None, step_size: float
-) -> tuple[Run, ...]:
-    def stack(names: tuple[str, ...]) -> np.ndarray:
-        return np.stack([frame[name].to_numpy() for name in names], axis=1)
-
-    coordinates = (len(frame), layout.bodies, layout.dimension)
-    position = stack(layout.position).reshape(coordinates)
-    velocity = stack(layout.velocity).reshape(coordinates) if layout.velocity else None
-    touch = stack(layout.touch) == 1 if layout.touch else None
-    return tuple(
-        Run(
-            time=np.arange(end - start) * step_size if time is None else time[start:end],
-            position=position[start:end],
-            velocity=None if velocity is None else velocity[start:end],
-            touch=None if touch is None else touch[start:end],
-            label=None if layout.run is None else frame[layout.run][start],
-        )
-        for start, end in pairwise([*starts.tolist(), len(frame)])
-    )
-
-
 def _frame(recording: Recording) -> pl.DataFrame:
     names = standard_columns(
-        recording.bodies,
-        recording.dimension,
-        velocity=recording.has_velocity,
-        touch=recording.has_touch,
+        recording.bodies, recording.dimension, velocity=recording.has_velocity, touch=recording.has_touch
     )
-
-    def flat(channel: str) -> np.ndarray:
-        return np.concatenate([getattr(run, channel).reshape(len(run), -1) for run in recording.runs])
-
+    labels = np.array(recording.labels)
+    # Numbers where these say the same: 7, but not 007.
+    if all(label.isdecimal() and len(label) < 19 and label == str(int(label)) for label in recording.labels):
+        labels = labels.astype(np.int64)
     data: dict[str, np.ndarray] = {
-        "run": np.repeat(_labels(recording), [len(run) for run in recording.runs]),
+        "run": np.repeat(labels, [len(run) for run in recording.runs]),
         "t": np.concatenate([run.time for run in recording.runs]),
     }
-    for channel, columns in (("position", names.position), ("velocity", names.velocity)):
-        if columns:
-            data |= dict(zip(columns, flat(channel).T, strict=True))
-    if names.touch:
-        data |= dict(zip(names.touch, flat("touch").astype(np.uint8).T, strict=True))
+    for channel in ("position", "velocity", "touch"):
+        if columns := getattr(names, channel):
+            values = np.concatenate([getattr(run, channel).reshape(len(run), -1) for run in recording.runs])
+            values = values.astype(np.uint8) if channel == "touch" else values
+            data |= dict(zip(columns, values.T, strict=True))
     return pl.DataFrame(data)
-
-
-def _labels(recording: Recording) -> np.ndarray:
-    """What the runs are called, as numbers where these say the same."""
-    labels = recording.labels
-    numbers = all(label.isdecimal() and len(label) < 19 and label == str(int(label)) for label in labels)
-    return np.array(labels).astype(np.int64 if numbers else np.str_)

@@ -1,6 +1,6 @@
 """Which steps touched: the log-odds of an impact in every step, from the motion, a prior and a touch reading.
 
-Around every step the motion is compared with and without a kink: constant acceleration over a few samples
+Around every step the motion is compared with and without a jump: constant acceleration over a few samples
 either side, and the same plus a jump of velocity along the normal of a candidate contact. Restitution is not
 known yet, so a jump counts as an impact when the gap closes before it and opens no faster after it
 (0 ≤ e ≤ 1). A touch sensor adds the log-likelihood ratio of its reading. A touch adds at most `STRONGEST`,
@@ -8,6 +8,7 @@ even by a perfect sensor, so that the motion has its say; a missing sensor says 
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,14 @@ from jaxtyping import Bool, Float
 from carom.data import Run
 from carom.estimation.detection.local_fits import WindowFit, Windows, local_noise
 from carom.estimation.detection.touch_sensor import STRONGEST, TouchSensor
-from carom.mechanics import Pair, Scene, Wall
+from carom.mechanics import Scene
 
-PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Where inside a step an impact is tried."""
+OFFSETS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Where inside a step an impact is tried, as shares of it."""
 PRIOR_LOG_ODDS = -15.0
 """Of an impact in one step."""
+GUARD = 4
+"""A body nearer to a surface than the noise, for this many samples either way, touches it in unseen ways."""
 REACH = 2
 """By how many steps a found impact may still be moved, either way."""
 
@@ -39,19 +42,19 @@ class Impacts:
     after: Float[np.ndarray, "steps contacts"]
     """Rates of the gap either side."""
     smooth_gap: Float[np.ndarray, "steps contacts"]
-    """The gap by the motion without a kink."""
+    """The gap by the motion without a jump."""
     noise: Float[np.ndarray, "2"]
     """Standard deviations of positions and velocities, from how rough the motion is."""
     acceleration: float
     """A typical size of the acceleration between impacts."""
     spacing: int
-    """Impacts of one contact that are fewer steps apart cannot be told from each other."""
+    """Impacts of one contact that are fewer steps apart cannot be readings from each other."""
     explained: bool = True
     """Whether these impacts explain the run, as far as could be seen."""
 
 
 class Between(NamedTuple):
-    """A run as it would be without impacts, window by window, to compare kinks with."""
+    """A run as it would be without impacts, window by window, to compare jumps with."""
 
     windows: Windows
     half_width: int
@@ -62,7 +65,7 @@ class Between(NamedTuple):
     stiffness: float
     """The precision with which accelerations are expected to vanish."""
     misfit: Float[np.ndarray, "steps"]
-    """What motion without a kink leaves unexplained around every step."""
+    """What motion without a jump leaves unexplained around every step."""
 
     @property
     def weight(self) -> Float[np.ndarray, "2"]:
@@ -70,7 +73,7 @@ class Between(NamedTuple):
 
 
 def between_impacts(run: Run, half_width: int | None = None, *, quiet: float = 0.5) -> Between:
-    """Noise, accelerations and misfits of a run without kinks.
+    """Noise, accelerations and misfits of a run without jumps.
 
     Arguments:
         half_width: samples either side of a step; more by default where no velocities were measured.
@@ -100,7 +103,7 @@ def find_impacts(
     sensor: TouchSensor | None,
     masses_known: bool = True,
     half_width: int | None = None,
-    blind: int = 0,
+    mask: int = 0,
     prior_log_odds: float = PRIOR_LOG_ODDS,
 ) -> Impacts:
     """Log-odds of an impact in every step of a run, and the steps where they are positive and greatest.
@@ -111,7 +114,7 @@ def find_impacts(
         sensor: how touch readings relate to impacts, all of it known; None to ignore them.
         masses_known: whether the share of each body in a jump is known.
         half_width: samples either side of a step that are looked at; more where no velocities were measured.
-        blind: samples either side of an impact that do not tell when it was. A contact that lasts is then
+        mask: samples either side of an impact that do not tell when it was. A contact that lasts is then
             one impact, at the instant where the motions before it and after it would have met.
         prior_log_odds: of an impact in one step.
     """
@@ -125,43 +128,42 @@ def find_impacts(
     )
     steps, contacts = len(run) - 1, scene.contacts
     log_odds = np.full((steps, contacts), -np.inf)
-    kink = np.zeros((3, steps, contacts))  # gap, rate before, rate after
+    jump = np.zeros((3, steps, contacts))  # gap, rate before, rate after
     position = windows.filled_position
-    for j, candidate in enumerate(scene.candidates):
-        directions = _directions(candidate, scene, position, masses_known)
-        for place in PLACES:
-            kinked = windows.fit(directions, place, weight, stiffness)
-            gain = 0.5 * (base - kinked.misfit(weight, stiffness))
-            here = _kink(candidate, scene, position, kinked)
+    for j in range(scene.contacts):
+        directions = _directions(j, scene, position, masses_known)
+        for place in OFFSETS:
+            jumped = windows.fit(directions, place, weight, stiffness)
+            gain = 0.5 * (base - jumped.misfit(weight, stiffness))
+            here = _jump(j, scene, position, jumped)
             value = np.where(possible_impact(here), gain, -np.inf)
             better = value > log_odds[:, j]
             log_odds[better, j] = value[better]
-            kink[:, better, j] = here[:, better]
-    told = np.zeros((steps, contacts))
+            jump[:, better, j] = here[:, better]
+    readings = np.zeros((steps, contacts))
     if sensor is not None and run.touch is not None:
         by_body = np.stack([sensor.log_odds(reading) for reading in run.touch[1:].T], axis=1)
-        # Sensors of several bodies err independently. However good they are, a touch without any kink in the
+        # Sensors of several bodies err independently. However good they are, a touch without any jump in the
         # motion is no impact to learn from.
-        told = np.minimum(by_body @ scene.geometry.incidence.T, STRONGEST)
-    log_odds = log_odds + prior_log_odds + told
+        readings = np.minimum(by_body @ scene.geometry.incidence.T, STRONGEST)
+    log_odds = log_odds + prior_log_odds + readings
     incidence = scene.geometry.incidence
     sharing = (incidence.astype(int) @ incidence.T.astype(int)) > 0
     # Beyond a contact that lasts, as much of the motion is looked at as the contact took.
-    half_width += 2 * blind
+    half_width += 2 * mask
     chosen = peaks_of(log_odds, half_width, sharing)
-    smooth_gap = [_gap(candidate, scene, smooth.position) for candidate in scene.candidates]
-    smooth_gap = np.stack(smooth_gap, axis=1) if smooth_gap else np.zeros((steps, 0))
-    gap, before, after = kink
+    smooth_gap = np.asarray(scene.geometry.gap(smooth.position))
+    gap, before, after = jump
     peaks = Impacts(log_odds, chosen, gap, before, after, smooth_gap, noise, typical, half_width)
     return _at_best_neighbours(
         peaks,
         run,
         scene,
-        told,
+        readings,
         masses_known=masses_known,
         stiffness=stiffness,
         half_width=half_width,
-        blind=blind,
+        mask=mask,
     )
 
 
@@ -169,107 +171,85 @@ def _at_best_neighbours(
     peaks: Impacts,
     run: Run,
     scene: Scene,
-    told: Float[np.ndarray, "steps contacts"],
+    readings: Float[np.ndarray, "steps contacts"],
     *,
     masses_known: bool,
     stiffness: float,
     half_width: int,
-    blind: int,
+    mask: int,
 ) -> Impacts:
-    """Every found impact at the step, of its own and those within `REACH`, where a kink explains most.
+    """Every found impact at the step, of its own and those within `REACH`, where a jump explains most.
 
-    A contact that lasts hides `blind` samples either side, and its impact may be anywhere among them.
+    A contact that lasts hides `mask` samples either side, and its impact may be anywhere among them.
 
     Neighbouring steps are compared within one window, that of the step where the impact was found, since
     gains over different windows do not compare: each leaves out what another must explain. The log-odds of
     the neighbours are set by the same comparison. The gap and its rates at a new step are those of the best
-    kink there, or those at the old step where that kink is none that an impact could make. `told` is what a
+    jump there, or those at the old step where that jump is none that an impact could make. `readings` is what
+    a
     touch sensor adds to the log-odds of every step.
     """
     log_odds, chosen = peaks.log_odds.copy(), peaks.chosen.copy()
-    kink = np.stack([peaks.gap, peaks.before, peaks.after])
-    weight, steps, reach = 1 / peaks.noise**2, len(log_odds), REACH + blind
+    jump = np.stack([peaks.gap, peaks.before, peaks.after])
+    weight, steps, reach = 1 / peaks.noise**2, len(log_odds), REACH + mask
     shifts = np.arange(-reach, reach + 1)
-    for j, candidate in enumerate(scene.candidates):
+    for j in range(scene.contacts):
         found = np.flatnonzero(peaks.chosen[:, j])
         if not len(found):
             continue
-        windows = Windows(run, half_width, blind=blind, at=found)
+        windows = Windows(run, half_width, mask=mask, at=found)
         position = windows.filled_position
-        directions = _directions(candidate, scene, position, masses_known)
-        fits = [windows.fit(directions, p + shift, weight, stiffness) for shift in shifts for p in PLACES]
+        directions = _directions(j, scene, position, masses_known)
+        fits = [windows.fit(directions, p + shift, weight, stiffness) for shift in shifts for p in OFFSETS]
         explained = np.stack([-0.5 * fit.misfit(weight, stiffness) for fit in fits])
-        explained = explained.reshape(len(shifts), len(PLACES), len(found))
-        kinks: dict[int, np.ndarray] = {}  # those of all windows, for the fits that are asked for
+        explained = explained.reshape(len(shifts), len(OFFSETS), len(found))
+        jumps: dict[int, np.ndarray] = {}  # those of all windows, for the fits that are asked for
         for row, old in enumerate(found):
             by_shift = explained[:, :, row].max(axis=1)
             near = old + shifts
             inside = (near >= 0) & (near < steps)
-            reading = told[np.clip(near, 0, steps - 1), j] - told[old, j]
+            reading = readings[np.clip(near, 0, steps - 1), j] - readings[old, j]
             gain = np.where(inside, by_shift - by_shift[reach] + reading, -np.inf)
             log_odds[near[inside], j] = peaks.log_odds[old, j] + gain[inside]
             best = int(np.argmax(gain))
             new = near[best]
             chosen[old, j] = False
             chosen[new, j] = True
-            if new != old or blind:
-                number = best * len(PLACES) + int(np.argmax(explained[best, :, row]))
-                if number not in kinks:
-                    kinks[number] = _kink(candidate, scene, position, fits[number])
-                there = kinks[number][:, row]
-                kink[:, new, j] = there if possible_impact(there[:, None])[0] else kink[:, old, j]
-    return replace(peaks, log_odds=log_odds, chosen=chosen, gap=kink[0], before=kink[1], after=kink[2])
+            if new != old or mask:
+                number = best * len(OFFSETS) + int(np.argmax(explained[best, :, row]))
+                if number not in jumps:
+                    jumps[number] = _jump(j, scene, position, fits[number])
+                there = jumps[number][:, row]
+                jump[:, new, j] = there if possible_impact(there[:, None])[0] else jump[:, old, j]
+    return replace(peaks, log_odds=log_odds, chosen=chosen, gap=jump[0], before=jump[1], after=jump[2])
 
 
-def _kink(candidate: Wall | Pair, scene: Scene, position, fit: WindowFit) -> Float[np.ndarray, "3 steps"]:
-    """The gap at the kink of every window, and its rates before and after."""
-    normal = _normal(candidate, scene, position)
+def _jump(contact: int, scene: Scene, position: np.ndarray, fit: WindowFit) -> Float[np.ndarray, "3 steps"]:
+    """The gap at the velocity jump of every window, and its rates before and after."""
+    normal = scene.geometry.jacobian(position)[:, contact]
     before, after = (np.einsum("nkd,nkd->n", normal, v) for v in (fit.velocity_before, fit.velocity_after))
-    return np.stack([_gap(candidate, scene, fit.position), before, after])
+    return np.stack([scene.geometry.gap(fit.position)[:, contact], before, after])
 
 
-def possible_impact(kink: Float[np.ndarray, "3 steps"]) -> Bool[np.ndarray, "steps"]:
-    """Whether an impact with 0 ≤ e ≤ 1 could have made this kink, with some slack for noise."""
-    _, before, after = kink
+def possible_impact(jump: Float[np.ndarray, "3 steps"]) -> Bool[np.ndarray, "steps"]:
+    """Whether an impact with 0 ≤ e ≤ 1 could have made this jump, with some slack for noise."""
+    _, before, after = jump
     slack = 0.1 * np.abs(before)
     return (before < 0) & (after >= -slack) & (after <= -before + slack)
 
 
-def _normal(candidate: Wall | Pair, scene: Scene, position) -> np.ndarray:
-    """∂g/∂Q at every step."""
-    normal = np.zeros_like(position)
-    if isinstance(candidate, Wall):
-        normal[:, candidate.body] = candidate.normal
-        return normal
-    difference = position[:, candidate.first] - position[:, candidate.second]
-    if scene.dimension == 1:
-        unit = np.ones_like(difference)
-    else:
-        unit = difference / np.maximum(np.linalg.norm(difference, axis=1, keepdims=True), 1e-12)
-    normal[:, candidate.first], normal[:, candidate.second] = unit, -unit
-    return normal
-
-
-def _directions(candidate: Wall | Pair, scene: Scene, position, masses_known: bool) -> np.ndarray:
+def _directions(contact: int, scene: Scene, position: np.ndarray, masses_known: bool) -> np.ndarray:
     """How an impulse moves the coordinates: M⁻¹ Gᵀ, or each body by itself where masses are not known."""
-    normal = _normal(candidate, scene, position)
-    if masses_known or isinstance(candidate, Wall):
+    normal, bodies = scene.geometry.jacobian(position)[:, contact], scene.geometry.joined[contact]
+    if masses_known or len(bodies) == 1:
         moved = normal / np.asarray(scene.masses)[None, :, None]
         return moved.reshape(len(position), 1, -1)
     each = []
-    for body in candidate.bodies:
+    for body in bodies:
         alone = np.zeros_like(normal)
         alone[:, body] = normal[:, body]
         each.append(alone.reshape(len(position), -1))
     return np.stack(each, axis=1)
-
-
-def _gap(candidate: Wall | Pair, scene: Scene, position) -> np.ndarray:
-    if isinstance(candidate, Wall):
-        return position[:, candidate.body] @ np.asarray(candidate.normal) - candidate.offset
-    difference = position[:, candidate.first] - position[:, candidate.second]
-    distance = difference[:, 0] if scene.dimension == 1 else np.linalg.norm(difference, axis=1)
-    return distance - candidate.offset
 
 
 def peaks_of(
@@ -294,3 +274,41 @@ def peaks_of(
         left[np.ix_(apart, np.flatnonzero(sharing[contact]))] = -np.inf
         left[near, contact] = -np.inf
     return chosen
+
+
+def resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
+    """False where a gap stays within the noise for longer than a found impact would keep it there."""
+    clear = np.ones(len(run), bool)
+    width = 2 * GUARD + 1
+    if len(run) <= width:
+        return clear
+    for j in range(found.chosen.shape[1]):
+        if not found.chosen[:, j].any():
+            continue
+        clear &= ~_too_fast(run, found, j)
+        gap = np.abs(found.smooth_gap[:, j] - shift[j])
+        near = np.concatenate([gap[:1], gap]) < 1.5 * found.noise[0]
+        impacts_at = np.flatnonzero(found.chosen[:, j])
+        for first, second in pairwise(impacts_at):
+            if second - first <= 3 * width:  # a short flight from one impact to the next
+                near[first + 1 : second + 1] = False
+        lasting = np.convolve(near, np.ones(width), "same") >= width
+        clear &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
+    return clear
+
+
+def _too_fast(run: Run, found: Impacts, contact: int) -> Bool[np.ndarray, "samples"]:
+    """True after an impact whose rebound falls back sooner than two impacts can be told apart.
+
+    What follows is a flurry of impacts, until the body is seen higher than that rebound could take it.
+    """
+    fast = np.zeros(len(run), bool)
+    step = float(np.median(np.diff(run.time)))
+    for impact_at in np.flatnonzero(found.chosen[:, contact]):
+        rebound = max(float(found.after[impact_at, contact]), 0.0)
+        if 2 * rebound < found.acceleration * step * found.spacing:
+            gap = found.smooth_gap[impact_at:, contact] - found.gap[impact_at, contact]
+            height = rebound**2 / max(found.acceleration, 1e-12) + 3 * found.noise[0]
+            away = np.flatnonzero(gap > height)
+            fast[impact_at + 1 : impact_at + 1 + (away[0] if len(away) else len(run))] = True
+    return fast

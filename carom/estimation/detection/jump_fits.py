@@ -8,47 +8,29 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from carom.data import Run
-from carom.estimation.detection.impacts import PLACES
-from carom.estimation.solver.segments import channels
-from carom.mechanics import Scene, Wall
+from carom.data.recording import channels
+from carom.estimation.detection.impacts import OFFSETS
+from carom.mechanics import Contacts, Scene
 
 
 class ContactArrays(NamedTuple):
-    """Candidate contacts as arrays; a wall has its body twice."""
+    """Which bodies candidate contacts join, and where their surfaces are; a wall has its body twice."""
 
     first: Int[np.ndarray, "contacts"]
     second: Int[np.ndarray, "contacts"]
     wall: Bool[np.ndarray, "contacts"]
-    normal: Float[np.ndarray, "contacts dimension"]
-    offset: Float[np.ndarray, "contacts"]
+    rows: Contacts
 
     @classmethod
     def of(cls, scene: Scene) -> "ContactArrays":
-        candidates = scene.candidates
-        bodies = np.array([(c.bodies[0], c.bodies[-1]) for c in candidates], int).reshape(-1, 2)
-        normals = [
-            c.normal if isinstance(c, Wall) else (1.0,) + (0.0,) * (scene.dimension - 1) for c in candidates
-        ]
-        return cls(
-            bodies[:, 0],
-            bodies[:, 1],
-            np.array([isinstance(c, Wall) for c in candidates], bool),
-            np.array(normals, float).reshape(-1, scene.dimension),
-            np.array([c.offset for c in candidates], float),
-        )
+        geometry = scene.geometry
+        bodies = np.array([(joined[0], joined[-1]) for joined in geometry.joined], int).reshape(-1, 2)
+        return cls(bodies[:, 0], bodies[:, 1], ~geometry.body_pairs, geometry.rows)
 
     def gaps_and_normals(self, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of every contact, for positions of shape (…, bodies, dimension)."""
-        here, there = position[..., self.first, :], position[..., self.second, :]
-        along = np.sum(self.normal * here, axis=-1)
-        difference = here - there
-        if position.shape[-1] == 1:
-            distance, unit = difference[..., 0], np.ones_like(difference)
-        else:
-            distance = np.linalg.norm(difference, axis=-1)
-            unit = difference / np.maximum(distance, 1e-12)[..., None]
-        gap = np.where(self.wall, along, distance) - self.offset
-        return gap, np.where(self.wall[:, None], self.normal, unit)
+        relative = self.rows.relative(position)
+        return self.rows.gap_of(relative), self.rows.normal_of(relative)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +64,7 @@ class RunStack:
             [np.stack([ones, time, 0.5 * time**2], -1), np.stack([zeros, ones, time], -1)], axis=2
         )
         count, samples = time.shape
-        places = np.array(PLACES)
+        places = np.array(OFFSETS)
         step = np.diff(time, axis=1)
         instants = (time[:, :-1, None] + places * step[:, :, None]).reshape(count, -1)
         since = time[:, None, :] - instants[:, :, None]

@@ -31,16 +31,16 @@ class Windows:
 
     Arguments:
         half_width: samples either side of the step.
-        blind: of these the nearest ones that are not looked at, where a contact may last.
+        mask: of these the nearest ones that are not looked at, where a contact may last.
         at: the steps; all by default.
     """
 
     def __init__(
-        self, run: Run, half_width: int, *, blind: int = 0, at: Int[np.ndarray, "steps"] | None = None
+        self, run: Run, half_width: int, *, mask: int = 0, at: Int[np.ndarray, "steps"] | None = None
     ):
         self.at = np.arange(len(run) - 1) if at is None else at
         self.begin, self.step = run.time[:-1], np.diff(run.time)
-        self._run, self._half_width, self._blind = run, half_width, blind
+        self._run, self._half_width, self._mask = run, half_width, mask
         flat = run.position.reshape(len(run), -1)
         columns = [np.interp(run.time, run.time[ok], c[ok]) for c in flat.T for ok in [np.isfinite(c)]]
         filled = np.stack(columns, axis=1)
@@ -72,7 +72,7 @@ class Windows:
         )
         value = np.stack(values, axis=2)  # steps window 2 coordinates
         beyond = index - at[:, None]
-        seen = (beyond <= -self._blind) | (beyond > self._blind)
+        seen = (beyond <= -self._mask) | (beyond > self._mask)
         known = np.isfinite(value) & seen[:, :, None, None]
         value = np.where(known, value, 0.0)
         steps, coordinates = len(value), value.shape[-1]

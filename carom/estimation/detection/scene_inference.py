@@ -15,7 +15,7 @@ from jaxtyping import Float
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
 from carom.estimation.detection.impacts import (
-    PLACES,
+    OFFSETS,
     PRIOR_LOG_ODDS,
     between_impacts,
     peaks_of,
@@ -51,14 +51,14 @@ class ContactGuess:
         impacts: how often each was seen.
         restitution: the median over all impacts; None where there are none.
         masses: relative to body 1, by how far pairs throw each other; 1 where nothing tells.
-        blind: samples either side of an impact that a contact seems to last.
+        mask: samples either side of an impact that a contact seems to last.
     """
 
     candidates: tuple[Candidate, ...]
     impacts: tuple[int, ...]
     restitution: float | None
     masses: tuple[float, ...]
-    blind: int = 0
+    mask: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,16 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         left = MAXIMUM_SAMPLES - sum(len(run) for run in runs)
         if left >= 8 and len(run) >= 8:
             runs.append(run.part(slice(0, left)))
-    chosen, blind = _groups([impact for run in runs for impact in _impacts(run)], recording.dimension), 0
+    chosen, mask = _groups([impact for run in runs for impact in _impacts(run)], recording.dimension), 0
     # Runs are mostly recorded for what happens in them; where little is seen, it may be that contacts last.
     seen = sum(len(group) for _, group in chosen)
     if len(runs) > 2 and seen < 0.5 * len(runs):
-        tried = {blind: _common(_lasting(runs, blind), recording.dimension, len(runs)) for blind in LASTING}
+        tried = {mask: _common(_lasting(runs, mask), recording.dimension, len(runs)) for mask in LASTING}
         most = max(sum(len(group) for _, group in groups) for groups in tried.values())
         if most > 2 * seen:
-            blind, chosen = next(
-                (blind, groups)
-                for blind, groups in tried.items()
+            mask, chosen = next(
+                (mask, groups)
+                for mask, groups in tried.items()
                 if sum(len(group) for _, group in groups) > 0.96 * most
             )
     members = [impact for _, group in chosen for impact in group]
@@ -126,7 +126,7 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         tuple(len(group) for _, group in chosen),
         float(np.clip(np.median(ratios), 0, 1)) if ratios else None,
         _masses(recording.bodies, members),
-        blind,
+        mask,
     )
 
 
@@ -135,9 +135,9 @@ def _groups(impacts: Sequence[_Impact], dimension: int) -> list[tuple[Candidate,
     return [*walls, *_pairs([impact for impact in impacts if len(impact.bodies) == 2], dimension)]
 
 
-def _lasting(runs: Sequence[Run], blind: int) -> list[_Impact]:
+def _lasting(runs: Sequence[Run], mask: int) -> list[_Impact]:
     return [
-        impact for run in runs if len(run) > 4 * blind + 16 for impact in _impacts(run, blind, roughly=True)
+        impact for run in runs if len(run) > 4 * mask + 16 for impact in _impacts(run, mask, roughly=True)
     ]
 
 
@@ -147,18 +147,18 @@ def _common(impacts: Sequence[_Impact], dimension: int, runs: int) -> list[tuple
     return [(candidate, group) for candidate, group in groups if len(group) >= max(3, 0.25 * runs)]
 
 
-def _impacts(run: Run, blind: int = 0, *, roughly: bool = False) -> list[_Impact]:
+def _impacts(run: Run, mask: int = 0, *, roughly: bool = False) -> list[_Impact]:
     """Kinks put together to impacts.
 
     Arguments:
-        blind: samples either side of a kink that do not count.
+        mask: samples either side of a kink that do not count.
         roughly: also where a kink explains most of a window but not all to the noise.
     """
-    by_body = [_kinks(run, body, blind, roughly) for body in range(run.position.shape[1])]
+    by_body = [_kinks(run, body, mask, roughly) for body in range(run.position.shape[1])]
     left = [kink for kinks in by_body for kink in kinks]
     found = []
     for a, b in combinations(left, 2):
-        if a.body == b.body or abs(a.step - b.step) > TOGETHER + blind or a not in left or b not in left:
+        if a.body == b.body or abs(a.step - b.step) > TOGETHER + mask or a not in left or b not in left:
             continue
         impact = _of_pair(a, b, run)
         if impact is not None:
@@ -172,7 +172,7 @@ def _impacts(run: Run, blind: int = 0, *, roughly: bool = False) -> list[_Impact
     return found
 
 
-def _kinks(run: Run, body: int, blind: int, roughly: bool) -> list[_Kink]:
+def _kinks(run: Run, body: int, mask: int, roughly: bool) -> list[_Kink]:
     """Jumps of one body's velocity in any direction."""
     alone = Run(
         run.time,
@@ -180,16 +180,16 @@ def _kinks(run: Run, body: int, blind: int, roughly: bool) -> list[_Kink]:
         None if run.velocity is None else run.velocity[:, [body]],
     )
     between = between_impacts(alone, quiet=QUIET)
-    steps, dimension, half_width = len(run) - 1, run.position.shape[2], between.half_width + 2 * blind
+    steps, dimension, half_width = len(run) - 1, run.position.shape[2], between.half_width + 2 * mask
     windows, base = between.windows, between.misfit
-    if blind:
-        windows = Windows(alone, half_width, blind=blind)
+    if mask:
+        windows = Windows(alone, half_width, mask=mask)
         smooth = windows.fit(None, None, between.weight, between.stiffness)
         base = smooth.misfit(between.weight, between.stiffness)
     directions = np.broadcast_to(np.eye(dimension), (steps, dimension, dimension))
     log_odds = np.full(steps, -np.inf)
     kink = np.zeros((3, steps, dimension))  # position, velocity before, velocity after
-    for place in PLACES:
+    for place in OFFSETS:
         fit = windows.fit(directions, place, between.weight, between.stiffness)
         left = fit.misfit(between.weight, between.stiffness)
         # Where an impact is elsewhere in the window, a kink explains much and still leaves much.
@@ -197,7 +197,7 @@ def _kinks(run: Run, body: int, blind: int, roughly: bool) -> list[_Kink]:
         if roughly:
             # A smooth turn that is hidden looks like a bounce, but jumps no more than it bends elsewhere.
             jump = np.linalg.norm((fit.velocity_after - fit.velocity_before)[:, 0], axis=1)
-            bent = between.acceleration * windows.step * (2 * blind + 2)
+            bent = between.acceleration * windows.step * (2 * mask + 2)
             explained = (explained | (left < LEFT * base)) & (jump > SHARPER * bent)
         gain = np.where(explained, 0.5 * (base - left), -np.inf)
         better = gain > log_odds

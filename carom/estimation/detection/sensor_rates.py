@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from carom.data import Run
 from carom.estimation.detection.impacts import Impacts
 from carom.estimation.detection.touch_sensor import TouchSensor, likelihood_ratio, readings_near
-from carom.estimation.parameters.table import Parameter, undetermined
+from carom.estimation.parameters.report import Parameter, undetermined
 from carom.mechanics import Scene
 
 DELAYS = (0, 1, 2, 3)

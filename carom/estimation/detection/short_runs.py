@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from carom.data import Run
-from carom.estimation.detection.impacts import PLACES, Impacts
+from carom.data.recording import channels
+from carom.estimation.detection.impacts import OFFSETS, Impacts
 from carom.estimation.detection.jump_fits import ContactArrays, JumpFits, Jumps, RunStack
-from carom.estimation.solver.segments import channels
 from carom.mechanics import Scene
 
 LONGEST = 9
@@ -158,7 +158,7 @@ def _described(run, scene, noise, acceleration, row: int, jumps: Jumps, here, ex
     found = _nothing(run, scene, noise, acceleration)
     gap, _, before, after = here
     for slot in np.flatnonzero(jumps.contact[row] >= 0):
-        j, step = int(jumps.contact[row, slot]), int(jumps.instant[row, slot]) // len(PLACES)
+        j, step = int(jumps.contact[row, slot]), int(jumps.instant[row, slot]) // len(OFFSETS)
         found.chosen[step, j] = True
         found.gap[step, j], found.before[step, j], found.after[step, j] = (
             x[row, slot] for x in (gap, before, after)

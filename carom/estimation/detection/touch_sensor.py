@@ -1,12 +1,13 @@
 """What a touch reading says of impacts."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 
-from carom.errors import InputError
+from carom.validation import require_valid
 
 Touch = Literal["observed", "inferred", "imperfect"]
 STRONGEST = 12.0
@@ -29,16 +30,12 @@ class TouchSensor:
         [-2.3, 4.5]
     """
 
-    missed: float | None = None
-    false: float | None = None
-    delay: int | None = None
+    missed: Annotated[float | None, Interval(ge=0, le=1)] = None
+    false: Annotated[float | None, Interval(ge=0, le=1)] = None
+    delay: Annotated[int | None, Interval(ge=0, le=LONGEST_DELAY)] = None
 
     def __post_init__(self):
-        for name, share in (("missed", self.missed), ("false", self.false)):
-            if share is not None and not 0 <= share <= 1:
-                raise InputError(f"{name} is a share of readings, between 0 and 1, but it is {share}.")
-        if self.delay is not None and not 0 <= self.delay <= LONGEST_DELAY:
-            raise InputError(f"delay must lie between 0 and {LONGEST_DELAY} samples, but it is {self.delay}.")
+        require_valid(self, within="sensor")
 
     @property
     def known(self) -> bool:

@@ -17,7 +17,7 @@ class Trimmed(NamedTuple):
     impacts: tuple[int, ...]
 
 
-def around_impact(recording: Recording, seconds: float, *, blind: int = 0) -> Recording:
+def around_impact(recording: Recording, seconds: float, *, mask: int = 0) -> Recording:
     """Of every run what lies within some seconds of its likeliest impact, which is found in the data.
 
     Long before a collision hands push, and long after it something else is hit or drag adds up: what a short
@@ -26,7 +26,7 @@ def around_impact(recording: Recording, seconds: float, *, blind: int = 0) -> Re
     Arguments:
         recording: runs of one collision each; its scene names the candidate contacts.
         seconds: kept before the impact, and after it.
-        blind: samples either side of an impact that do not tell when it was, for contacts that last.
+        mask: samples either side of an impact that do not tell when it was, for contacts that last.
 
     Example:
         >>> import numpy as np
@@ -41,10 +41,10 @@ def around_impact(recording: Recording, seconds: float, *, blind: int = 0) -> Re
         >>> bool(abs(times[0] - 0.9) < 0.02), bool(abs(times[-1] - 1.5) < 0.02)
         (True, True)
     """
-    return trim(recording, seconds, blind=blind).recording
+    return trim(recording, seconds, mask=mask).recording
 
 
-def trim(recording: Recording, seconds: float, *, blind: int = 0) -> Trimmed:
+def trim(recording: Recording, seconds: float, *, mask: int = 0) -> Trimmed:
     """As `around_impact`, with how many impacts there were to choose from."""
     scene = recording.scene
     if scene is None or not scene.contacts:
@@ -53,7 +53,7 @@ def trim(recording: Recording, seconds: float, *, blind: int = 0) -> Trimmed:
         raise InputError(f"The time kept around an impact must be positive, but it is {seconds}.")
 
     def trimmed(run: Run) -> tuple[Run, int]:
-        found = find_impacts(run, scene, sensor=None, masses_known=False, blind=blind)
+        found = find_impacts(run, scene, sensor=None, masses_known=False, mask=mask)
         if not found.chosen.any():
             return run, 0
         step = int(np.argmax(np.where(found.chosen, found.log_odds, -np.inf).max(axis=1)))

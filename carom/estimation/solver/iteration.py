@@ -1,23 +1,22 @@
 """One round of the recipe `carom` as a compiled program: least squares, then noise and smoothness anew."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from carom.estimation.parameters.per_run import RunShape, with_run
-from carom.estimation.parameters.unknowns import (
-    Shared,
-    Units,
+from carom.compilation import full_precision
+from carom.estimation.parameters.free import (
+    Layout,
+    Maps,
+    Priors,
+    free_leaves,
     roughness,
-    shared_bounds,
-    shared_prior,
-    with_unknowns,
+    with_leaves,
+    with_values,
 )
 from carom.estimation.solver.levenberg_marquardt import Bounds, minimise, settle
 from carom.estimation.solver.linear_algebra import inverse
@@ -29,13 +28,14 @@ from carom.estimation.solver.normal_equations import (
     shared_covariance,
 )
 from carom.estimation.solver.segments import Segments
-from carom.estimation.solver.sensitivities import motion_under
-from carom.models import ImpactNetwork
-from carom.storage.program_cache import KeptFunction
+from carom.estimation.solver.sensitivities import segment_motion
+from carom.integrators import CDLagrange
+from carom.models import Mechanism
+from carom.storage.program_cache import CachedFunction
 from carom.types import Scalar, Values
 
 MARGIN = 1e-2
-"""The share of a step that a scheduled impact keeps from the ends of the time that the data leave it."""
+"""The share of a step that a prescribed impact keeps from the ends of the time that the data leave it."""
 OVERLAP, OVERLAP_OF_MANY = 0.005, 0.3
 """How far, as a share of the noise, a start state may reach into a surface, softly.
 
@@ -49,27 +49,6 @@ LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
 """How little and how much restitution may scatter from run to run."""
 TELLING = 0.9
 """The share of its prior variance that a restitution keeps where the data say hardly anything of it."""
-
-
-@dataclass(frozen=True)
-class SharedShape:
-    """From the vector of shared unknowns to its parts.
-
-    Hashable, so that programs are compiled once per shape.
-    """
-
-    shapes: tuple[tuple[int, ...], ...]
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return sum(int(np.prod(shape)) for shape in self.shapes)
-
-    def __call__(self, vector: Float[Values, "shared"]) -> Shared:
-        ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
-        return Shared(
-            *(vector[a:b].reshape(shape) for a, b, shape in zip(ends, ends[1:], self.shapes, strict=False))
-        )
 
 
 class Estimate(NamedTuple):
@@ -93,7 +72,7 @@ class Outcome(NamedTuple):
     scatter: Float[Values, "shared shared"]
     """The same by how much the segments disagree."""
     local_error: Float[Values, "segments local"]
-    """Standard errors of the unknowns of the segments."""
+    """Standard errors of the parameters of the segments."""
     gradient: Float[Values, "shared"]
     """Of the cost; zero but for unknowns that lean on a bound."""
 
@@ -111,56 +90,55 @@ _OUTCOME = Outcome(Estimate(Unknowns(0, 0), 0, 0, 0), 0, 0, 0, 0, 0)  # pyright:
 
 
 def segment_residuals(
-    template: ImpactNetwork,
+    layout: Layout,
+    maps: Maps,
+    template: Mechanism,
     hinge: Scalar,
-    units: Units,
     noise: Float[Values, "2"],
-    unravel: SharedShape,
-    own: RunShape,
     most: int | None,
     shared: Float[Values, "shared"],
     local: Float[Values, "local"],
     data: Segments,
 ) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
-    """What one segment leaves unexplained, over the noise; and how far impacts stray from their time."""
-    start = own.start(jnp.asarray(local))
-    model = with_run(with_unknowns(template, unravel(shared), units), own.unknowns(local))
-    motion, instants = motion_under(model, start, data.duration, data.schedule, most=most)
+    """Residuals of one segment over the noise; and how far prescribed impacts lie outside of their time."""
+    start = layout.start(jnp.asarray(local))
+    leaves = free_leaves(layout, maps, template, shared, local)
+    motion, instants = segment_motion(layout, template, leaves, start, data.duration, data.modes, most=most)
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
-    away = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
+    residual = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
     # Where no sample counts, nothing else does.
     seen = jnp.any(data.known, axis=(1, 2, 3))
     early = jnp.maximum(data.earliest + MARGIN - instants, 0)
     late = jnp.maximum(instants - data.latest + MARGIN, 0)
     timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
-    if template.scheme == "cd_lagrange":  # whose bodies overlap for a step at every impact
-        return away.reshape(len(away), 2, -1), timing
+    if isinstance(template.stepper, CDLagrange):  # whose bodies overlap for a step at every impact
+        return residual.reshape(len(residual), 2, -1), timing
     soft = OVERLAP if most is None else OVERLAP_OF_MANY
-    overlap = jnp.minimum(model.geometry.gap(start.position), 0) / (soft * noise[0])
-    overlap = jnp.where(seen[0], overlap, 0)
-    return away.reshape(len(away), 2, -1), jnp.concatenate([timing, overlap])
+    gap = with_leaves(layout, template, leaves).geometry.gap(start.position)
+    overlap = jnp.where(seen[0], jnp.minimum(gap, 0) / (soft * noise[0]), 0)
+    return residual.reshape(len(residual), 2, -1), jnp.concatenate([timing, overlap])
 
 
-@partial(jax.jit, static_argnames=("unravel", "own", "most", "iterations"))
-def unexplained(
-    template: ImpactNetwork,
+@partial(jax.jit, static_argnames=("layout", "most", "iterations"))
+@full_precision()
+def segment_costs(
+    layout: Layout,
+    maps: Maps,
+    template: Mechanism,
     hinge: Scalar,
-    units: Units,
     estimate: Estimate,
     segments: Segments,
     others: Float[Values, "segments local"] | None = None,
     *,
-    unravel: SharedShape,
-    own: RunShape,
     most: int | None = None,
     iterations: int = 8,
 ) -> tuple[Float[Array, "segments"], Float[Array, "segments local"]]:
-    """Half the sum of squares of every segment, its own unknowns at their best and the shared as they are.
+    """Half the sum of squares of every segment, its own parameters at their best and the shared as they are.
 
-    Also its own unknowns. `others` are further start values of them.
+    Also its own parameters. `others` are further start values of them.
     """
     unknowns, noise = estimate[:2]
-    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
+    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
     nothing = jnp.zeros_like(unknowns.shared)
     first = jnp.asarray(unknowns.local)
     if iterations:
@@ -175,48 +153,45 @@ def unexplained(
     return jax.vmap(cost)(first, segments), first
 
 
-def improver(unravel: SharedShape, own: RunShape, most: int | None) -> KeptFunction:
-    """`improve` for many estimations of one shape at once: of template, hinge and the stacked rest."""
+def improver(layout: Layout, most: int | None) -> CachedFunction:
+    """`improve` for many estimations of one shape at once: of the hinge and the stacked rest."""
 
-    def together(template, hinge, *batch):
-        return jax.vmap(partial(improve, template, hinge, unravel=unravel, own=own, most=most))(*batch)
+    def together(hinge, *batch):
+        return jax.vmap(partial(improve, layout, hinge, most=most))(*batch)
 
-    return KeptFunction(together, _OUTCOME, ("improve", unravel, own, most))
+    return CachedFunction(together, _OUTCOME, ("improve", layout, most))
 
 
 def improve(
-    template: ImpactNetwork,
+    layout: Layout,
     hinge: Scalar,
-    units: Units,
+    template: Mechanism,
+    maps: Maps,
+    priors: Priors,
     estimate: Estimate,
     segments: Segments,
     prior_local: tuple[Array, Array],
     *,
-    unravel: SharedShape,
-    own: RunShape,
     most: int | None = None,
 ) -> Outcome:
     """Least squares, then noise, smoothness and the scatter of restitution anew.
 
     Arguments:
-        template: the model, whose unknowns are replaced.
-        hinge: how softly scheduled impacts are kept within their time, as a share of a step.
-        prior_local: means and precisions of the unknowns of the segments.
-        most: as in `motion_under`.
+        hinge: how softly prescribed impacts are kept within their time, as a share of a step.
+        prior_local: means and precisions of the parameters of the segments.
+        most: as in `segment_motion`.
     """
     unknowns, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
-    local_precision = local_precision.at[:, own.restitution].set(1 / spread[None] ** 2)
-    first = unravel(unknowns.shared)
-    low, high = (ravel_pytree(x)[0] for x in shared_bounds(first))
-    weights = first.weights
+    local_precision = local_precision.at[:, layout.pooled_slice].set(1 / spread[None] ** 2)
+    weights = layout.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
 
-    residuals = partial(segment_residuals, template, hinge, units, noise, unravel, own, most)
-    mean, precisions = (ravel_pytree(part)[0] for part in shared_prior(first, units))
+    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
+    mean, precisions = (jnp.asarray(part) for part in (priors.mean, priors.precision))
 
     def rough(shared):
-        return jnp.stack(roughness(unravel(shared), units))
+        return roughness(layout, with_values(layout, maps, template, shared), priors.collocation)
 
     def rough_residuals(shared):
         return (jnp.sqrt(precision)[:, None] * rough(shared)).ravel()
@@ -227,7 +202,7 @@ def improve(
         unknowns,
         segments,
         prior,
-        Bounds(low, high),
+        Bounds(jnp.asarray(priors.lower), jnp.asarray(priors.upper)),
         channels=len(noise),
         size=at_once(segments.observed.shape[1]),
         max_iterations=ITERATIONS,
@@ -239,7 +214,7 @@ def improve(
     before = inverse(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, bends, bends))
     allowed, left = (jnp.einsum("gip,pq,giq->g", bends, c, bends) for c in (before, covariance))
     determined = jnp.clip(precision * (allowed - left), 1e-2, None)
-    wanted = determined / jnp.sum(rough(fitted) ** 2, axis=1)
+    wanted = determined / jnp.maximum(jnp.sum(rough(fitted) ** 2, axis=1), 1e-300)
     # The fixed point is approached by ever smaller steps; longer ones get there sooner, too long ones swing.
     new_precision = jnp.clip(precision * jnp.clip(wanted / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
     spent = (
@@ -247,15 +222,15 @@ def improve(
         - jnp.sum(precisions[:weights] * jnp.diagonal(covariance)[:weights])
         - jnp.sum(precision * left)
     )
-    spent = jnp.clip(spent, 1.0, weights)
+    spent = jnp.clip(spent, min(1.0, weights), weights)
     squares = solution.normal.squares * noise**2
     used = spent + unknowns.local.size + (unknowns.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     variance = squares / jnp.maximum(counts * freedom, 1.0)
-    new_noise = jnp.where(counts > 0, jnp.maximum(jnp.sqrt(variance), units.resolution), noise)
+    new_noise = jnp.where(counts > 0, jnp.maximum(jnp.sqrt(variance), jnp.asarray(priors.resolution)), noise)
     variances = local_variances(solution.normal, covariance)
     new_spread, scattered = _spread(
-        solution.unknowns.local[:, own.restitution], variances[:, own.restitution], spread
+        solution.unknowns.local[:, layout.pooled_slice], variances[:, layout.pooled_slice], spread
     )
     likelihood = -jnp.sum(counts * jnp.log(new_noise)) - jnp.sum(scattered * jnp.log(new_spread))
     return Outcome(

@@ -1,36 +1,34 @@
 """Recordings cut into segments whose start states are unknown; every sample belongs to exactly one."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from carom.data import Recording, Run
-from carom.estimation.detection.impacts import Impacts
-from carom.integrators import DECIDED_BY_GAP, EXCLUDED, SCHEDULED
+from carom.data.recording import channels
+from carom.estimation.detection.impacts import Impacts, resolved
+from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED
 
 CERTAINTY = 10.0
 """Log-odds by which a step must beat its neighbour for an impact to be confined to it."""
-GUARD = 4
-"""A body nearer to a surface than the noise, for this many samples either way, touches it in unseen ways."""
 
 
 class Segments(NamedTuple):
     """Data of all segments, stacked; shorter ones are filled up with samples that count nothing."""
 
     duration: Float[np.ndarray, "segments steps"]
-    schedule: Int[np.ndarray, "segments steps contacts"]
+    modes: Int[np.ndarray, "segments steps contacts"]
     observed: Float[np.ndarray, "segments samples 2 bodies dimension"]
     """Positions and velocities."""
     known: Bool[np.ndarray, "segments samples 2 bodies dimension"]
     earliest: Float[np.ndarray, "segments steps contacts"]
     latest: Float[np.ndarray, "segments steps contacts"]
-    """When a scheduled impact may take place, in steps from the beginning of its own."""
+    """When a prescribed impact may take place, in steps from the beginning of its own."""
 
 
-class Layout(NamedTuple):
+class Partition(NamedTuple):
     """Where segments start: run and sample."""
 
     run: Int[np.ndarray, "segments"]
@@ -38,10 +36,10 @@ class Layout(NamedTuple):
     length: int
 
 
-class Plan(NamedTuple):
-    """Decisions for every step and contact of a run."""
+class Prescription(NamedTuple):
+    """Modes of every contact in every step of a run, and which of its samples count."""
 
-    schedule: Int[np.ndarray, "steps contacts"]
+    modes: Int[np.ndarray, "steps contacts"]
     earliest: Float[np.ndarray, "steps contacts"]
     latest: Float[np.ndarray, "steps contacts"]
     resolved: Bool[np.ndarray, "samples"]
@@ -49,138 +47,94 @@ class Plan(NamedTuple):
     counted: Bool[np.ndarray, "samples"]
     """Samples that are compared at all."""
 
-    def undecided(self) -> "Plan":
+    def by_gap(self) -> "Prescription":
         """The gap alone decides."""
-        return self._replace(schedule=np.full_like(self.schedule, DECIDED_BY_GAP))
+        return self._replace(modes=np.full_like(self.modes, BY_GAP))
 
 
-def plans(
+def prescribe(
     recording: Recording,
     impacts: Sequence[Impacts],
     shifts: Sequence[Float[np.ndarray, "contacts"]],
     *,
-    blind: int = 0,
-) -> list[Plan]:
-    """Found impacts are scheduled and no other happens.
+    mask: int = 0,
+) -> list[Prescription]:
+    """Found impacts are prescribed and no other happens.
 
     Arguments:
         shifts: where the surfaces seem to be in each run.
-        blind: samples either side of an impact that do not count, nor say in which step it was.
+        mask: samples either side of an impact that do not count, nor say in which step it was.
     """
     result = []
     for run, found, shift in zip(recording.runs, impacts, shifts, strict=True):
-        schedule = np.where(found.chosen, SCHEDULED, EXCLUDED)
+        modes = np.where(found.chosen, PRESCRIBED, EXCLUDED)
         odds = np.pad(found.log_odds, ((1, 1), (0, 0)), constant_values=-np.inf)
         # An impact near the end of a step may belong to the next one where the data cannot tell.
         earliest = np.where(odds[:-2] > odds[1:-1] - CERTAINTY, -1.0, 0.0)
         latest = np.where(odds[2:] > odds[1:-1] - CERTAINTY, 2.0, 1.0)
         counted = np.full(len(run), found.explained)
-        if blind:
+        if mask:
             for step in np.flatnonzero(found.chosen.any(axis=1)):
-                counted[max(0, step + 1 - blind) : step + 1 + blind] = False
+                counted[max(0, step + 1 - mask) : step + 1 + mask] = False
             earliest, latest = np.full_like(earliest, -1.0), np.full_like(latest, 2.0)
-        result.append(Plan(schedule, earliest, latest, resolved(run, found, shift), counted))
+        result.append(Prescription(modes, earliest, latest, resolved(run, found, shift), counted))
     return result
 
 
-def resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
-    """False where a gap stays within the noise for longer than a found impact would keep it there."""
-    clear = np.ones(len(run), bool)
-    width = 2 * GUARD + 1
-    if len(run) <= width:
-        return clear
-    for j in range(found.chosen.shape[1]):
-        if not found.chosen[:, j].any():
-            continue
-        clear &= ~_too_fast(run, found, j)
-        gap = np.abs(found.smooth_gap[:, j] - shift[j])
-        near = np.concatenate([gap[:1], gap]) < 1.5 * found.noise[0]
-        kinks = np.flatnonzero(found.chosen[:, j])
-        for first, second in pairwise(kinks):
-            if second - first <= 3 * width:  # a short flight from one impact to the next
-                near[first + 1 : second + 1] = False
-        lasting = np.convolve(near, np.ones(width), "same") >= width
-        clear &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
-    return clear
-
-
-def _too_fast(run: Run, found: Impacts, contact: int) -> Bool[np.ndarray, "samples"]:
-    """True after an impact whose rebound falls back sooner than two impacts can be told apart.
-
-    What follows is a flurry of impacts, until the body is seen higher than that rebound could take it.
-    """
-    fast = np.zeros(len(run), bool)
-    step = float(np.median(np.diff(run.time)))
-    for kink in np.flatnonzero(found.chosen[:, contact]):
-        rebound = max(float(found.after[kink, contact]), 0.0)
-        if 2 * rebound < found.acceleration * step * found.spacing:
-            gap = found.smooth_gap[kink:, contact] - found.gap[kink, contact]
-            height = rebound**2 / max(found.acceleration, 1e-12) + 3 * found.noise[0]
-            away = np.flatnonzero(gap > height)
-            fast[kink + 1 : kink + 1 + (away[0] if len(away) else len(run))] = True
-    return fast
-
-
-def layout(recording: Recording, length: int | None) -> Layout:
+def partition(recording: Recording, length: int | None) -> Partition:
     """Segments of `length` samples; whole runs where it is None."""
     longest = max(len(run) for run in recording.runs)
     length = longest if length is None else min(length, longest)
-    places = [(r, s) for r, run in enumerate(recording.runs) for s in range(0, len(run), length)]
-    runs, samples = np.array(places).T
-    return Layout(runs, samples, length)
+    starts = [(r, s) for r, run in enumerate(recording.runs) for s in range(0, len(run), length)]
+    runs, samples = np.array(starts).T
+    return Partition(runs, samples, length)
 
 
-def spread_out(places: Layout, count: int) -> Layout:
+def spread_out(partition: Partition, count: int) -> Partition:
     """So many of the segments, evenly over all of them."""
-    rows = np.linspace(0, len(places.run) - 1, count).astype(int)
-    return places._replace(run=places.run[rows], sample=places.sample[rows])
+    rows = np.linspace(0, len(partition.run) - 1, count).astype(int)
+    return partition._replace(run=partition.run[rows], sample=partition.sample[rows])
 
 
-def cut(recording: Recording, plans: Sequence[Plan], places: Layout) -> Segments:
+def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: Partition) -> Segments:
     """The data of every segment."""
-    count, length = len(places.run), places.length
+    count, length = len(partition.run), partition.length
     bodies, dimension = recording.bodies, recording.dimension
-    contacts = plans[0].schedule.shape[1]
+    contacts = prescriptions[0].modes.shape[1]
     duration = np.full((count, length - 1), recording.step_size)
-    schedule = np.full((count, length - 1, contacts), EXCLUDED)
-    earliest, latest = np.full(schedule.shape, -1.0), np.full(schedule.shape, 2.0)
+    modes = np.full((count, length - 1, contacts), EXCLUDED)
+    earliest, latest = np.full(modes.shape, -1.0), np.full(modes.shape, 2.0)
     observed = np.zeros((count, length, 2, bodies, dimension))
     known = np.zeros(observed.shape, bool)
-    for row, (index, start) in enumerate(zip(places.run, places.sample, strict=True)):
+    for row, (index, start) in enumerate(zip(partition.run, partition.sample, strict=True)):
         run = recording.runs[index]
         end = min(len(run), start + length)
         size = end - start
         duration[row, : size - 1] = np.diff(run.time[start:end])
-        for target, source in zip((schedule, earliest, latest), plans[index][:3], strict=True):
+        for target, source in zip((modes, earliest, latest), prescriptions[index][:3], strict=True):
             target[row, : size - 1] = source[start : end - 1]
         values = channels(run.part(slice(start, end)))
-        # What follows an unresolved stretch cannot be foretold from before it.
-        foretold = np.logical_and.accumulate(plans[index].resolved[start:end])
-        foretold &= plans[index].counted[start:end]
-        known[row, :size] = np.isfinite(values) & foretold[:, None, None, None]
+        # What follows an unresolved stretch cannot be predicted from before it.
+        predictable = np.logical_and.accumulate(prescriptions[index].resolved[start:end])
+        predictable &= prescriptions[index].counted[start:end]
+        known[row, :size] = np.isfinite(values) & predictable[:, None, None, None]
         observed[row, :size] = np.where(np.isfinite(values), values, 0.0)
-    return Segments(duration, schedule, observed, known, earliest, latest)
+    return Segments(duration, modes, observed, known, earliest, latest)
 
 
 def first_states(
-    recording: Recording, impacts: list[Impacts], places: Layout
+    recording: Recording, impacts: list[Impacts], partition: Partition
 ) -> Float[np.ndarray, "segments local"]:
     """Start states by a parabola through the samples near each, on its side of the impacts."""
     rows = []
     struck = [np.flatnonzero(found.chosen.any(axis=1)) for found in impacts]
-    for index, start in zip(places.run.tolist(), places.sample.tolist(), strict=True):
-        run, kinks = recording.runs[index], struck[index]
-        before = int(np.searchsorted(kinks, start))  # how many
-        low = max(start - 6, kinks[before - 1] + 1 if before else 0)
-        high = min(start + 7, kinks[before] + 1 if before < len(kinks) else len(run), len(run))
+    for index, start in zip(partition.run.tolist(), partition.sample.tolist(), strict=True):
+        run, impacts_at = recording.runs[index], struck[index]
+        before = int(np.searchsorted(impacts_at, start))  # how many
+        low = max(start - 6, impacts_at[before - 1] + 1 if before else 0)
+        high = min(start + 7, impacts_at[before] + 1 if before < len(impacts_at) else len(run), len(run))
         rows.append(local_state(run, start, int(low), int(high)))
     return np.array(rows)
-
-
-def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:
-    """Positions and velocities together; NaN where nothing was measured."""
-    velocity = np.full_like(run.position, np.nan) if run.velocity is None else run.velocity
-    return np.stack([run.position, velocity], axis=1)
 
 
 def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "state"]:

@@ -9,7 +9,7 @@ WHITE = 5.0
 """Standard errors of an autocorrelation beyond which residuals are not white."""
 
 
-class Misfit(NamedTuple):
+class Diagnostics(NamedTuple):
     """What was found wrong, in a sentence with a hint; and how the residuals look."""
 
     messages: tuple[str, ...]
@@ -31,8 +31,8 @@ def diagnose(
     known: Bool[np.ndarray, "2"],
     reach: Float[np.ndarray, "2"],
     *,
-    by_gap_alone: bool = True,
-) -> Misfit:
+    by_gap: bool = True,
+) -> Diagnostics:
     """Judge the residuals of all runs, in units of the fitted noise.
 
     Arguments:
@@ -42,7 +42,7 @@ def diagnose(
         roughness: the same from how rough the data are over a few samples, whatever the model.
         known: which of the two channels were measured.
         reach: half the range of positions and of velocities.
-        by_gap_alone: whether the model makes the impacts of the data without being told when.
+        by_gap: whether the model makes the impacts of the data without being told when.
     """
     correlations = [_autocorrelation(r[:, c]) for r in residuals for c in range(r.shape[1])]
     sums = np.array([(s, n) for s, n in correlations if n > 3])
@@ -70,12 +70,12 @@ def diagnose(
             "Neighbouring residuals resemble each other: look for drag (learn damping), spin, a wrong time "
             "step, or forces between the bodies (a joint field)."
         )
-    if not by_gap_alone:
+    if not by_gap:
         messages.append(
             "The model explains the recording only if it is told when impacts take place: forecasts may miss "
             "one or make one too many; look at where the report shows contacts."
         )
-    return Misfit(tuple(messages), z, ratio, excess, unexplained)
+    return Diagnostics(tuple(messages), z, ratio, excess, unexplained)
 
 
 def _autocorrelation(series: Float[np.ndarray, "samples"]) -> tuple[float, int]:

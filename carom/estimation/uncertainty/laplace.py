@@ -1,81 +1,90 @@
-"""Laplace's approximation: models drawn from the normal distribution around a fit."""
+"""Laplace's approximation: mechanisms sampled from the normal distribution around a fit."""
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from carom.estimation.parameters.unknowns import Shared, Units, shared_bounds, with_unknowns, with_weights
-from carom.estimation.solver.iteration import SharedShape
-from carom.models import ImpactNetwork, LinearisedPotential
+from carom.estimation.parameters.free import FreeParameters, Priors, with_values
+from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
+from carom.models import Mechanism
 
-DRAWS = 64
-"""Models that stand for what the data leave open."""
+SAMPLES = 64
+"""Mechanisms that stand for what the data leave open."""
+LARGEST = np.finfo(np.float32).max
 
 
-def draw_models(
-    template: ImpactNetwork,
-    fitted: Shared,
+def sample_mechanisms(
+    free: FreeParameters,
+    values: Float[np.ndarray, "shared"],
     covariance: Float[np.ndarray, "shared shared"],
-    pull: Float[np.ndarray, "shared"],
-    units: Units,
-    unravel: SharedShape,
-    *,
+    gradient: Float[np.ndarray, "shared"],
+    priors: Priors,
     half_widths: Float[np.ndarray, "contacts"] | None = None,
+    *,
     seed: int = 0,
-) -> ImpactNetwork:
-    """Models whose arrays have an axis over `DRAWS` draws before their own.
+) -> Mechanism:
+    """Mechanisms whose arrays have an axis over `SAMPLES` samples before their own.
 
-    Weights change the potential to first order (`LinearisedPotential`); physical parameters are drawn as they
-    are and kept within their bounds.
+    Weights change a learned potential to first order; physical parameters are sampled as they are and kept
+    within
+    their bounds.
 
     Arguments:
-        template: the model before its unknowns were put in.
-        fitted: the estimates.
-        covariance: of all of them as one vector.
-        pull: the gradient of the cost; where an estimate leans on a bound it tells how far beyond the
-            distribution has its centre.
-        units: those of the weights.
-        half_widths: instead of the covariance, how far either way surfaces may lie, all places being alike.
-        seed: of the draws.
+        free: which parameters are free.
+        values: the estimates.
+        covariance: of all of them.
+        gradient: of the cost; where an estimate lies on a bound it tells how far beyond the distribution has
+        its
+            centre.
+        priors: with the bounds.
+        half_widths: instead of the covariance, how far either way surfaces may lie, uniformly distributed.
+        seed: of the samples.
     """
     generator = np.random.default_rng(seed)
-    centre = np.concatenate([np.ravel(part) for part in fitted])
-    low, high = (np.concatenate([np.ravel(part) for part in bound]) for bound in shared_bounds(fitted))
-    leaning = ((centre <= low) & (pull > 0)) | ((centre >= high) & (pull < 0))
-    shifted = centre - np.where(leaning, pull * np.diagonal(covariance), 0.0)
-    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    scale = vectors * np.sqrt(np.maximum(values, 0.0))
-    drawn = shifted + generator.standard_normal((DRAWS, len(centre))) @ scale.T
-    drawn = np.clip(drawn, low, high)
-    best = with_unknowns(template, fitted, units)
-    return _stack(
-        [_model(best, template, fitted, unravel(row), units, half_widths, generator) for row in drawn]
+    on_bound = ((values <= priors.lower) & (gradient > 0)) | ((values >= priors.upper) & (gradient < 0))
+    centre = values - np.where(on_bound, gradient * np.diagonal(covariance), 0.0)
+    eigenvalues, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    scale = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    sampled = centre + generator.standard_normal((SAMPLES, len(values))) @ scale.T
+    sampled = np.clip(sampled, priors.lower, priors.upper)
+    first = 0
+    for block in free.layout.shared:
+        if (
+            half_widths is not None
+            and block.path == ("geometry", "offset")
+            and block.count == len(half_widths)
+        ):
+            width = np.where(np.isfinite(half_widths), half_widths, 0.0)
+            around = generator.uniform(-1, 1, (SAMPLES, block.count)) * width
+            sampled[:, first : first + block.count] = values[first : first + block.count] + around
+        first += block.count
+    return _stacked([_linearised(free, values, row) for row in sampled])
+
+
+def _linearised(free: FreeParameters, values: np.ndarray, sampled: np.ndarray) -> Mechanism:
+    """The mechanism of sampled values, its learned potentials to first order in their weights."""
+    layout, maps, template = free.layout, free.maps, free.template
+    fitted = with_values(layout, maps, template, values)
+    changed = with_values(layout, maps, template, sampled)
+    difference = with_values(layout, maps, template, sampled - values)
+    forces = tuple(
+        LinearisedPotentialForce(of_fit, of_difference.network)
+        if isinstance(of_fit, AbstractLearnedPotential)
+        and isinstance(of_difference, AbstractLearnedPotential)
+        else of_change
+        for of_fit, of_change, of_difference in zip(
+            fitted.forces, changed.forces, difference.forces, strict=True
+        )
     )
+    return eqx.tree_at(lambda m: m.forces, changed, forces, is_leaf=lambda x: isinstance(x, AbstractForce))
 
 
-def _model(
-    best: ImpactNetwork,
-    template: ImpactNetwork,
-    fitted: Shared,
-    drawn: Shared,
-    units: Units,
-    half_widths: np.ndarray | None,
-    generator: np.random.Generator,
-) -> ImpactNetwork:
-    change = Shared(*(np.asarray(a) - np.asarray(b) for a, b in zip(drawn, fitted, strict=True)))
-    if half_widths is not None and drawn.shift.size:
-        width = np.where(np.isfinite(half_widths), half_widths, 0.0)
-        drawn = drawn._replace(shift=fitted.shift + width * generator.uniform(-1, 1, width.shape))
-    potential = LinearisedPotential(best.potential, with_weights(template, change, units))  # pyright: ignore
-    return eqx.tree_at(lambda m: m.potential, with_unknowns(template, drawn, units), potential)
+def _stacked(mechanisms: list[Mechanism]) -> Mechanism:
+    # What nothing determines may be sampled from beyond what single precision holds.
+    def stacked(*leaves):
+        if not eqx.is_inexact_array(leaves[0]):
+            return leaves[0]
+        return np.clip(np.stack([np.asarray(leaf) for leaf in leaves]), -LARGEST, LARGEST).astype(np.float32)
 
-
-def _stack(models: list[ImpactNetwork]) -> ImpactNetwork:
-    # What nothing determines may be drawn from beyond what single precision holds.
-    largest = np.finfo(np.float32).max
-
-    def stacked(*leaves) -> np.ndarray:
-        return np.clip(np.stack([np.asarray(leaf) for leaf in leaves]), -largest, largest).astype(np.float32)
-
-    return jax.tree.map(stacked, *models)
+    return jax.tree.map(stacked, *mechanisms)

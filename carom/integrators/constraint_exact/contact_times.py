@@ -1,7 +1,4 @@
-"""When gaps close along the parabola q + τ v + ½τ² a, with derivatives by the implicit function theorem.
-
-A schedule may say of each contact that it happens in this step, or that it does not.
-"""
+"""When gaps close along the parabola q + τ v + ½τ² a, with derivatives by the implicit function theorem."""
 
 from collections.abc import Callable
 
@@ -10,22 +7,23 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.mechanics import Surfaces, contact_rate
+from carom.integrators.implicit_root import implicit_root
+from carom.mechanics import ContactGeometry, contact_rate
 from carom.types import Coordinates, PerContact, Scalar, State
 
-DECIDED_BY_GAP, SCHEDULED, EXCLUDED = 0, 1, -1
-"""What a schedule says of a contact in a step."""
-Schedule = Int[Array, "contacts"]
+BY_GAP, PRESCRIBED, EXCLUDED = 0, 1, -1
+"""Modes of a contact in one step: the gap decides, or it happens, or it does not."""
+Modes = Int[Array, "contacts"]
 Times = Float[Array, "*any"]
 
 
 def contact_times(
-    geometry: Surfaces,
+    geometry: ContactGeometry,
     state: State,
     acceleration: Coordinates,
     remaining: Float[Array, ""],
     resting: Bool[Array, "contacts"],
-    schedule: Schedule,
+    modes: Modes,
     *,
     step_size: Scalar,
     grazing_speed: float,
@@ -46,8 +44,8 @@ def contact_times(
     initial = fixed_gap_at(jnp.zeros_like(limit))
     if not len(initial):
         return initial, jnp.zeros((0,), bool)
-    scheduled = schedule == SCHEDULED
-    rounding = jnp.where(scheduled, 0, jnp.minimum(initial, 0))  # what an impact left of its overlap
+    prescribed = modes == PRESCRIBED
+    rounding = jnp.where(prescribed, 0, jnp.minimum(initial, 0))  # what an impact left of its overlap
     contacts = jnp.arange(len(initial))
 
     def gaps_at(times, gap_at=fixed_gap_at):
@@ -58,7 +56,7 @@ def contact_times(
 
     end = jnp.broadcast_to(limit, initial.shape)
     bracket = first_dip(gaps_at, rates_at, end)
-    closes = (schedule == DECIDED_BY_GAP) & ~resting & (gaps_at(bracket) < 0) & (limit > 0)
+    closes = (modes == BY_GAP) & ~resting & (gaps_at(bracket) < 0) & (limit > 0)
     root = bracketed_root(gaps_at, rates_at, jnp.maximum(initial, 0), bracket, closes)
 
     low_end, high_end = end - 2 * step_size, end + step_size
@@ -67,24 +65,23 @@ def contact_times(
         rate = jnp.minimum(rates_at(time), -grazing_speed)
         return jnp.clip(time - gaps_at(time) / rate, low_end, high_end)
 
-    # A scheduled root may lie a little outside the step: plain Newton, since no bracket is known.
-    root = jnp.where(scheduled, lax.fori_loop(0, 6, approach, 0.5 * end), root)
+    # A prescribed root may lie a little outside the step: plain Newton, since no bracket is known.
+    root = jnp.where(prescribed, lax.fori_loop(0, 6, approach, 0.5 * end), root)
 
     rate = rates_at(root)
-    # One more Newton step at a fixed slope carries the derivative −(∂g/∂θ)/(dg/dt) of the root.
-    time = root - gaps_at(root, gap_at) / jnp.minimum(rate, -grazing_speed)
-    time = jnp.where(scheduled, jnp.clip(time, low_end, high_end), time)
-    due = closes | scheduled
+    time = implicit_root(root, gaps_at(root, gap_at), jnp.minimum(rate, -grazing_speed))
+    time = jnp.where(prescribed, jnp.clip(time, low_end, high_end), time)
+    due = closes | prescribed
     return jnp.where(due, time, jnp.inf), due & (rate > -grazing_speed)
 
 
 def affine_contact_times(
-    geometry: Surfaces,
+    geometry: ContactGeometry,
     state: State,
     acceleration: Coordinates,
     remaining: Float[Array, ""],
     resting: Bool[Array, "contacts"],
-    schedule: Schedule,
+    modes: Modes,
     *,
     step_size: Scalar,
     grazing_speed: float,
@@ -93,25 +90,24 @@ def affine_contact_times(
     jacobian = geometry.jacobian(state.position)
     gap = geometry.gap(state.position)
     rate, pull = contact_rate(jacobian, state.velocity), contact_rate(jacobian, acceleration)
-    scheduled = schedule == SCHEDULED
+    prescribed = modes == PRESCRIBED
     # What an impact just made has left of its overlap is no distance to fall.
-    gap = gap - jnp.where(scheduled, 0, jnp.minimum(lax.stop_gradient(gap), 0))
+    gap = gap - jnp.where(prescribed, 0, jnp.minimum(lax.stop_gradient(gap), 0))
     limit, g, u, a = lax.stop_gradient((remaining, gap, rate, pull))
     # Where the gap is least: at the end, or where a pull away from the surface turns it around before.
     lowest = jnp.where((a > 0) & (u < 0), jnp.minimum(limit, -u / jnp.where(a > 0, a, 1)), limit)
     closes = (g + lowest * (u + 0.5 * lowest * a) < 0) & (limit > 0)
-    closes = closes & (schedule == DECIDED_BY_GAP) & ~resting
-    due = closes | scheduled
+    closes = closes & (modes == BY_GAP) & ~resting
+    due = closes | prescribed
     root = closing_time(g, u, a)
     low, high = limit - 2 * step_size, limit + step_size
     root = jnp.where(
-        due, jnp.clip(root, jnp.where(scheduled, low, 0), jnp.where(scheduled, high, jnp.abs(limit))), 0
+        due, jnp.clip(root, jnp.where(prescribed, low, 0), jnp.where(prescribed, high, jnp.abs(limit))), 0
     )
     rate_there = u + a * root
     slope = jnp.minimum(rate_there, -grazing_speed)
-    # One Newton step at a fixed slope carries the derivative −(∂g/∂θ)/(dg/dt) of the root.
-    time = root - (gap + root * (rate + 0.5 * root * pull)) / slope
-    time = jnp.where(scheduled, jnp.clip(time, low, high), time)
+    time = implicit_root(root, gap + root * (rate + 0.5 * root * pull), slope)
+    time = jnp.where(prescribed, jnp.clip(time, low, high), time)
     return jnp.where(due, time, jnp.inf), due & (rate_there > -grazing_speed)
 
 
@@ -182,6 +178,6 @@ def first_dip(gaps_at: Callable[[Times], Times], rates_at: Callable[[Times], Tim
     return jnp.where(dips & (gaps_at(jnp.where(dips, dip, end)) < 0), dip, end)
 
 
-def _fixed(geometry: Surfaces) -> Surfaces:
+def _fixed(geometry: ContactGeometry) -> ContactGeometry:
     """The same surfaces without derivatives by where they are."""
     return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, geometry)

@@ -1,6 +1,7 @@
-"""The constraint-exact step where all contacts are decided, for a few that happen among many that could.
+"""The constraint-exact step where all contacts are prescribed: a few that happen among many that could.
 
-The path between impacts and the impacts are those of `time_of_impact`, but nothing is looked for: the cost
+The path between impacts and the impacts are those of `constraint_exact.step`, but no contact is searched for:
+the cost
 does not grow with the number of candidate contacts.
 """
 
@@ -11,20 +12,21 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.integrators.base import ConservativeForce
-from carom.mechanics import ContactRows, length, removed_slip
+from carom.integrators.implicit_root import implicit_root
+from carom.mechanics import Contacts, impact_impulse
 from carom.types import Coordinates, PerBody, PerContact, Scalar, State
 
 NEWTON_STEPS = 6
 """Towards the instant where a path meets a surface."""
 
 
-def decided_step(
+def prescribed_step(
     state: State,
     step_size: Scalar,
     *,
     masses: PerBody,
     force: ConservativeForce,
-    contacts: ContactRows,
+    contacts: Contacts,
     happens: Bool[Array, "contacts"],
     restitution: Callable[[PerContact], PerContact],
     friction: PerContact | None = None,
@@ -40,7 +42,7 @@ def decided_step(
         happens: which of them happen in this step.
         restitution: gives e of these contacts from the rates of their gaps just before.
         friction: μ of these contacts; None for smooth surfaces.
-        grazing_speed: as for `time_of_impact_step`.
+        grazing_speed: as for `constraint_exact_step`.
     """
     inverse = (1 / masses)[:, None]
 
@@ -72,7 +74,7 @@ def decided_step(
 
 
 def _meeting_times(
-    contacts: ContactRows,
+    contacts: Contacts,
     state: State,
     acceleration: Coordinates,
     remaining: Scalar,
@@ -101,13 +103,13 @@ def _meeting_times(
     start = jnp.broadcast_to(0.5 * lax.stop_gradient(remaining), place.shape[:1])
     root = lax.stop_gradient(lax.fori_loop(0, NEWTON_STEPS, approach, start))
     slope = rate_at(root)
-    # One more Newton step at a fixed slope carries the derivative −(∂g/∂θ)/(dg/dt) of the root.
-    time = root - gap_at(contacts, place, rate, pull, root) / jnp.minimum(slope, -grazing_speed)
+    value = gap_at(contacts, place, rate, pull, root)
+    time = implicit_root(root, value, jnp.minimum(slope, -grazing_speed))
     return jnp.clip(time, low, high), slope > -grazing_speed
 
 
 def _impact(
-    contacts: ContactRows,
+    contacts: Contacts,
     state: State,
     inverse: Float[Array, "bodies 1"],
     struck: Bool[Array, "contacts"],
@@ -117,15 +119,15 @@ def _impact(
 ) -> Coordinates:
     """The change of all velocities by the contact that is struck."""
     signs = jnp.asarray(contacts.signs, state.position.dtype)
-    normal = contacts.normal_of(contacts.relative(state.position))
-    relative = contacts.relative(state.velocity)
-    rate = jnp.sum(normal * relative, axis=1)
-    compliance = (signs**2 @ inverse)[:, 0]
-    rebound = jnp.maximum(-restitution(rate) * rate, 0)
-    impulse = (rebound - rate) / compliance
-    push = impulse[:, None] * normal
-    if friction is not None:
-        slip = relative - rate[:, None] * normal
-        share = removed_slip(length(slip), impulse, friction=friction, compliance=compliance)
-        push = push - (share / compliance)[:, None] * slip
-    return inverse * (signs.T @ jnp.where(struck[:, None], push, 0))
+    normal, relative = (
+        contacts.normal_of(contacts.relative(state.position)),
+        contacts.relative(state.velocity),
+    )
+    impulse = impact_impulse(
+        normal,
+        relative,
+        (signs**2 @ inverse)[:, 0],
+        restitution=restitution(jnp.sum(normal * relative, axis=1)),
+        friction=friction,
+    )
+    return inverse * (signs.T @ jnp.where(struck[:, None], impulse, 0))

@@ -10,8 +10,8 @@ from jaxtyping import Array, Bool, Float
 from carom.integrators.base import ConservativeForce
 from carom.mechanics import (
     AbstractInertia,
+    ContactGeometry,
     Frictional,
-    Surfaces,
     complementary_impulse,
     contact_compliance,
     contact_rate,
@@ -30,7 +30,7 @@ class Mechanics(NamedTuple):
 
     inertia: AbstractInertia
     force: ConservativeForce
-    geometry: Surfaces
+    geometry: ContactGeometry
     restitution: RestitutionLaw
     friction: PerContact | None
     signs: np.ndarray

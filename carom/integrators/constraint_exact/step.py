@@ -5,9 +5,11 @@ the contact time solves g(q(t_c)) = 0; the derivative of t_c follows from the im
 that derivatives through an impact are those of the saltation matrix. Contacts are taken one at a time, the
 earliest first.
 
-A schedule may say of each contact that it happens in this step, or that it does not. A scheduled impact takes
-place where the path meets the surface even if that lies a little before or after the step, so that the motion
-is a smooth function of its parameters as long as the schedule stays the same.
+Contacts may be prescribed to happen in a step, or excluded from it. A prescribed impact takes place where the
+path
+meets the surface even if that lies a little before or after the step, so that the motion is a smooth function
+of
+its parameters as long as the same contacts are prescribed.
 """
 
 from typing import NamedTuple
@@ -19,10 +21,10 @@ from jaxtyping import Array, Bool, Float
 from carom.errors import InputError
 from carom.integrators.base import ConservativeForce
 from carom.integrators.constraint_exact.contact_times import (
-    DECIDED_BY_GAP,
+    BY_GAP,
     EXCLUDED,
-    SCHEDULED,
-    Schedule,
+    PRESCRIBED,
+    Modes,
     affine_contact_times,
     contact_times,
 )
@@ -35,15 +37,13 @@ from carom.integrators.constraint_exact.resting import (
 )
 from carom.mechanics import (
     AbstractInertia,
+    ContactGeometry,
     Masses,
-    Surfaces,
     contact_compliance,
     contact_rate,
-    contact_signs,
     friction_impulses,
     generalised_impulse,
-    length,
-    removed_slip,
+    impact_impulse,
 )
 from carom.types import Coordinates, PerContact, Scalar, State
 
@@ -58,7 +58,7 @@ class ImpactReport(NamedTuple):
     grazing: Bool[Array, ""]
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     instant: PerContact
-    """When each scheduled impact took place, as a share of the step; ½ for the other contacts."""
+    """When each prescribed impact took place, as a share of the step; ½ for the other contacts."""
 
 
 class _Progress(NamedTuple):
@@ -67,23 +67,23 @@ class _Progress(NamedTuple):
     """M⁻¹F at the state's position."""
     remaining: Float[Array, ""]
     resting: Bool[Array, "contacts"]
-    schedule: Schedule
+    modes: Modes
     report: ImpactReport
 
 
-def time_of_impact_step(
+def constraint_exact_step(
     state: State,
     step_size: Scalar,
     *,
     inertia: AbstractInertia,
     force: ConservativeForce,
-    geometry: Surfaces,
+    geometry: ContactGeometry,
     restitution: PerContact | RestitutionLaw,
     friction: PerContact | None = None,
     max_impacts: int = 8,
     grazing_speed: float = 1e-3,
     rest_speed: float = 1e-9,
-    schedule: Schedule | None = None,
+    modes: Modes | None = None,
 ) -> tuple[State, ImpactReport]:
     """Advance a state on the sample grid by one step, exactly through its impacts.
 
@@ -95,23 +95,23 @@ def time_of_impact_step(
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
         rest_speed: a contact that separates more slowly than this stays closed; pressed with a greater
             acceleration than this it counts as touching, less does not (two balls that hang side by side).
-        schedule: contacts that are decided; by default the gap decides all.
+        modes: which contacts are prescribed or excluded; by default the gap decides all.
     """
-    quiet = jnp.zeros((len(geometry.candidates),), bool)
+    quiet = jnp.zeros((len(geometry),), bool)
     never = jnp.zeros((), bool)
     gap, jacobian = geometry.gap(state.position), geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
     # A step that starts on a surface, at rest there, keeps the contact closed from the first instant.
     resting = (jnp.abs(gap) <= _gap_tolerance(state)) & (jnp.abs(rate) <= rest_speed)
-    if schedule is None:
-        schedule = jnp.zeros(quiet.shape, int)
-    resting = resting & (schedule == DECIDED_BY_GAP)
+    if modes is None:
+        modes = jnp.zeros(quiet.shape, int)
+    resting = resting & (modes == BY_GAP)
     law = restitution if callable(restitution) else lambda rate: restitution
     if friction is not None and not isinstance(inertia, Masses):
         raise InputError(
             "Friction needs one mass per body: with a full inertia matrix no law for it is known."
         )
-    signs = contact_signs(geometry.candidates, len(state.position))
+    signs = geometry.signs
     mechanics = Mechanics(
         inertia, force, geometry, law, friction, signs, state.position.shape[1], grazing_speed, rest_speed
     )
@@ -120,7 +120,7 @@ def time_of_impact_step(
         mechanics.acceleration(state.position),
         jnp.asarray(step_size, gap.dtype),
         resting,
-        schedule,
+        modes,
         ImpactReport(quiet, never, never, jnp.full(gap.shape, 0.5, gap.dtype)),
     )
 
@@ -139,12 +139,12 @@ def _gap_tolerance(state: State) -> Float[Array, ""]:
 
 def _spend_the_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
     """Let the time left when the bound on impacts was hit pass at rest on every surface in the way."""
-    state, acceleration, remaining, resting, schedule, report = progress
+    state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
     steady, _ = held_acceleration(mechanics, state.position, acceleration, resting)
     heading = state.position + remaining * state.velocity + 0.5 * remaining**2 * steady
     blocked = geometry.gap(heading) < jnp.minimum(geometry.gap(state.position), 0)
-    held = (resting | (blocked & (schedule == DECIDED_BY_GAP))) & (remaining > 0)
+    held = (resting | (blocked & (modes == BY_GAP))) & (remaining > 0)
     jacobian = geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
     compliance = contact_compliance(inertia, jacobian)
@@ -167,7 +167,7 @@ def _advance_to_impact(
     mechanics: Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
 ) -> _Progress:
     """Glide to the earliest impact in the remaining time, or to its end, and apply that impact."""
-    state, acceleration, remaining, resting, schedule, report = progress
+    state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
     here, _ = held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
 
@@ -178,12 +178,12 @@ def _advance_to_impact(
         here,
         remaining,
         resting,
-        schedule,
+        modes,
         step_size=step_size,
         grazing_speed=mechanics.grazing_speed,
     )
-    # A scheduled contact that nothing closes yet waits for the impact that will close it.
-    waits = grazing & (schedule == SCHEDULED)
+    # A prescribed contact that nothing closes yet waits for the impact that will close it.
+    waits = grazing & (modes == PRESCRIBED)
     times = jnp.where(waits & jnp.any((times < jnp.inf) & ~waits), jnp.inf, times)
     hit = jnp.argmin(times) if len(times) else jnp.zeros((), int)
     first = jnp.min(times, initial=jnp.inf)
@@ -199,33 +199,34 @@ def _advance_to_impact(
     struck = due & (jnp.arange(len(resting)) == hit)
     jacobian = geometry.jacobian(position)
     rate = contact_rate(jacobian, before)
-    rebound = -mechanics.restitution(rate) * rate
-    rebound = jnp.where(last | (rebound <= mechanics.rest_speed), 0, rebound)
-    impulse = jnp.where(struck, (rebound - rate) / jnp.diagonal(contact_compliance(inertia, jacobian)), 0)
-    velocity = before + inertia.solve(generalised_impulse(jacobian, impulse))
-    if mechanics.friction is not None and len(struck):
-        contacts = mechanics.rough(jacobian)
-        slip, compliance = contacts.across(contacts.relative(before)), jnp.diagonal(contacts.mobility)
-        share = removed_slip(length(slip), impulse, friction=mechanics.friction, compliance=compliance)
-        braking = -jnp.where(struck, share / compliance, 0)[:, None] * slip
-        velocity = velocity + inertia.solve(contacts.momentum(braking))
+    restitution = mechanics.restitution(rate)
+    plastic = last | (-restitution * rate <= mechanics.rest_speed)
+    rows = geometry.rows
+    impulse = impact_impulse(
+        rows.normal_of(rows.relative(position)),
+        rows.relative(before),
+        jnp.diagonal(contact_compliance(inertia, jacobian)),
+        restitution=jnp.where(plastic, 0, restitution),
+        friction=mechanics.friction,
+    )
+    velocity = before + inertia.solve(jnp.asarray(mechanics.signs.T) @ jnp.where(struck[:, None], impulse, 0))
 
     rest_speed = mechanics.rest_speed
     still_resting = resting & (pull <= 0) & (jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed)
-    comes_to_rest = struck & (rebound == 0) & (schedule == DECIDED_BY_GAP)
+    comes_to_rest = struck & plastic & (modes == BY_GAP)
     return _Progress(
         State(position, velocity),
         arrived,
         remaining - duration,
         still_resting | comes_to_rest,
-        # What was scheduled has happened; its surface does not act again within this step.
-        jnp.where(struck & (schedule == SCHEDULED), EXCLUDED, schedule),
+        # What was prescribed has happened; its surface does not act again within this step.
+        jnp.where(struck & (modes == PRESCRIBED), EXCLUDED, modes),
         ImpactReport(
             contact=report.contact | struck | (resting & (pull < -rest_speed)),
             exhausted=report.exhausted | (due & last),
             grazing=report.grazing | (due & jnp.any(struck & grazing)),
             instant=jnp.where(
-                struck & (schedule == SCHEDULED), 1 - (remaining - duration) / step_size, report.instant
+                struck & (modes == PRESCRIBED), 1 - (remaining - duration) / step_size, report.instant
             ),
         ),
     )

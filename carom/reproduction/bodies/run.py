@@ -1,53 +1,171 @@
-"""Many bodies: all that `results/bodies.json` holds, in parts, each made of pieces that are kept.
+"""Learning restitution, ratios of masses and a field from short trajectories of many balls."""
 
-A part is a name in the document and the pieces that make it; another one is added to `PARTS`.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from carom.execution.tasks import Piece, run_pieces
-from carom.execution.workers import Tell
-from carom.reproduction.bodies.learning import learning_pieces
-from carom.reproduction.bodies.mechanics import mechanics_pieces
-from carom.reproduction.bodies.transfer import transfer_pieces
-from carom.reproduction.paper.results import rounded, write_document
+import jax
+import jax.numpy as jnp
+import numpy as np
 
-PARTS: dict[str, Callable[[Sequence[int], Path], list[Piece]]] = {
-    "mechanics": mechanics_pieces,
-    "learning": learning_pieces,
-    "transfer": transfer_pieces,
-}
-Results = dict[str, dict[str, dict[str, Any]]]
-"""By part and piece; the file of a piece is called `<part>.<piece>.json`."""
-
-
-def run_bodies(
-    seeds: Sequence[int], folder: Path, *, workers: int = 1, progress: Tell | None = None
-) -> Results:
-    """Make what is not yet in `folder`; a killed run continues here."""
-    pieces = [piece for make in PARTS.values() for piece in make(seeds, folder)]
-    results: Results = {part: {} for part in PARTS}
-    for piece, result in zip(pieces, run_pieces(pieces, workers=workers, progress=progress), strict=True):
-        part, _, name = piece.path.stem.partition(".")
-        results[part][name] = result
-    return results
+from carom.data import Recording, Run, add_noise
+from carom.estimation import Fit, fit_recording
+from carom.evaluation import paper_rmse, position_rmse
+from carom.evaluation.oracle import fit_ball_oracle
+from carom.evaluation.results import tidy_rows
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Result, Task
+from carom.models import Mechanism, forecast, in_scene
+from carom.reproduction.bodies import configuration as config
+from carom.reproduction.recipe.run import fit_metrics
+from carom.storage.fingerprint import fingerprint
+from carom.systems import BallBox, Billiards
+from carom.types import State
 
 
-def write_bodies(results: Results, path: Path, *, seeds: Sequence[int], command: str) -> dict[str, Any]:
-    """One document with every part, written and returned."""
-    dropped = ("fingerprint", "device", "versions")
-    return write_document(
-        path,
-        command=command,
-        devices=[piece["device"] for part in results.values() for piece in part.values()],
-        seeds=list(seeds),
-        **{
-            part: {
-                name: rounded({key: value for key, value in piece.items() if key not in dropped})
-                for name, piece in pieces.items()
-            }
-            for part, pieces in results.items()
-        },
-    )
+def bodies_tasks(seeds: Sequence[int], folder: Path) -> list[Task]:
+    """All estimations and transfers, of the first few seeds."""
+    settings = [value for name, value in vars(config).items() if name.isupper()]
+    tasks = []
+    for one in config.ESTIMATIONS:
+        path = folder / f"{one.quantity}.{one.restitution:g}.noise-{one.noise:g}.json"
+        chosen, weight = tuple(seeds[: config.LEARNING_SEEDS]), 1.0 + (one.quantity == "masses")
+        tasks.append(Task(estimate, (one, chosen), weight, path, fingerprint(one, settings, chosen)))
+    for name in config.TRANSFERS:
+        path, chosen = folder / f"{name.replace(' ', '-')}.json", tuple(seeds[: config.TRANSFER_SEEDS])
+        tasks.append(Task(transfer, (name, chosen), 2.0, path, fingerprint(name, settings, chosen)))
+    return tasks
+
+
+def short_trajectories(
+    system: Billiards | BallBox,
+    *,
+    seed: int,
+    noise: float,
+    count: int = config.TRAJECTORIES,
+    steps: int = config.TRAJECTORY_STEPS,
+    step_size: float = config.STEP_SIZE,
+) -> tuple[Recording, State]:
+    """Short runs from random start states, and these states; every seed has states and noise of its own."""
+    random = np.random.default_rng(seed)
+    starts = _stacked([system.random_start(int(number)) for number in random.integers(0, 2**31, count)])
+    motions = system.motions(starts, steps=steps, step_size=step_size)
+    time = step_size * np.arange(steps + 1)
+    runs = tuple(Run(time, motions.position[:, run], motions.velocity[:, run], None) for run in range(count))
+    return add_noise(Recording(runs, step_size, system.scene()), noise, seed=seed), starts
+
+
+def _stacked(states: Sequence[State]) -> State:
+    return jax.tree.map(lambda *parts: jnp.asarray(np.stack([np.asarray(x) for x in parts])), *states)
+
+
+def estimate(task: config.Estimation, seeds: Sequence[int], report: ProgressCallback) -> Result:
+    """One fit per seed, each with starts and noise of its own, beside the oracle."""
+    keys = {"experiment": task.quantity, "true_restitution": task.restitution, "noise": task.noise}
+    rows = []
+    for number, seed in enumerate(seeds):
+        recording, starts = short_trajectories(task.system, seed=seed, noise=task.noise)
+        assert recording.scene is not None
+        # The scene states what is known; what is to be estimated starts at a default.
+        known = replace(recording.scene, restitution=1.0, masses=())
+        fit = fit_recording(recording.with_scene(known), task.settings)
+        rows += _estimates(task, keys | {"seed": seed, "model": "carom"}, fit)
+        rows += _oracle(task, keys | {"seed": seed, "model": "oracle"}, recording, starts)
+        report((number + 1) / len(seeds))
+    return {"rows": rows}
+
+
+def _estimates(task: config.Estimation, keys: dict[str, Any], fit: Fit) -> list[dict[str, Any]]:
+    beginning = "mass" if task.quantity == "masses" else task.quantity
+    found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
+    estimates = np.array([np.nan if one.value is None else one.value for one in found])
+    rows = tidy_rows(keys, {"error": _largest_error(task, estimates)} | fit_metrics(fit))
+    for keys_of, one, true in zip(_bodies(task, keys), found, _truth(task), strict=True):
+        covered = one.low is not None and one.high is not None and bool(one.low <= true <= one.high)
+        metrics = {"estimate": one.value, "standard_error": one.standard_error, "covered": covered}
+        rows += tidy_rows(keys_of, metrics)
+    return rows
+
+
+def _bodies(task: config.Estimation, keys: dict[str, Any]) -> list[dict[str, Any]]:
+    """The keys of every estimate: masses are those of bodies 2 to 5, over that of body 1."""
+    return [keys | {"body": body} for body in (2, 3, 4, 5)] if task.quantity == "masses" else [keys]
+
+
+def _truth(task: config.Estimation) -> np.ndarray:
+    return np.array(config.MASSES[1:]) if task.quantity == "masses" else np.array([task.restitution])
+
+
+def _largest_error(task: config.Estimation, estimates: np.ndarray) -> float:
+    truth = _truth(task)
+    return float(np.max(np.abs(estimates - truth) / (truth if task.quantity == "masses" else 1)))
+
+
+def _oracle(
+    task: config.Estimation, keys: dict[str, Any], recording: Recording, starts: State
+) -> list[dict[str, Any]]:
+    """The true equations and start states, with these parameters alone fitted."""
+    system, truth = task.system, _truth(task)
+
+    def with_masses(logarithms: np.ndarray) -> Billiards:
+        return replace(system, ball_masses=(1.0, *np.exp(logarithms).tolist()))
+
+    def with_restitution(values: np.ndarray) -> Billiards:
+        return replace(system, restitution=float(np.clip(values[0], 0, 1)))
+
+    if task.quantity == "masses":
+        found = np.exp(fit_ball_oracle(with_masses, np.log(truth), recording, starts))
+    else:
+        found = np.clip(fit_ball_oracle(with_restitution, truth, recording, starts), 0, 1)
+    rows = tidy_rows(keys, {"error": _largest_error(task, found)})
+    for keys_of, value in zip(_bodies(task, keys), found, strict=True):
+        rows += tidy_rows(keys_of, {"estimate": float(value)})
+    return rows
+
+
+def transfer(name: str, seeds: Sequence[int], report: ProgressCallback) -> Result:
+    """Errors of a model learned elsewhere and of one learned in place, per seed."""
+    there, here = config.TRANSFERS[name]
+    rows = []
+    for number, seed in enumerate(seeds):
+        moved = in_scene(learned(there, seed), here.system.scene(), step_size=here.step_size)
+        for model, network in {"transferred": moved, "in place": learned(here, seed)}.items():
+            for start, errors in enumerate(forecast_errors(network, here, seed)):
+                keys = {"experiment": "transfer", "transfer": name, "model": model, "seed": seed}
+                rows += tidy_rows(keys | {"forecast": start}, errors)
+        report((number + 1) / len(seeds))
+    return {"rows": rows}
+
+
+@cache  # since most transfers begin or end where others do
+def learned(setting: config.Setting, seed: int) -> Mechanism:
+    """The model of a setting from short trajectories."""
+    recording, _ = short_trajectories(
+        setting.system, seed=seed, noise=config.TRANSFER_NOISE, count=config.TRANSFER_TRAJECTORIES,
+        step_size=setting.step_size,
+    )  # fmt: skip
+    scene = replace(setting.system.scene(), restitution=1.0)
+    return fit_recording(recording.with_scene(scene), config.TRANSFER_FIT, seed=seed).model
+
+
+def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> list[dict[str, float]]:
+    """Errors against exact physics, from starts that no trajectory has.
+
+    The paper's error jumps where an impact is mistimed by a sample; that of positions does not.
+    """
+    steps, system = round(config.TRANSFER_SECONDS / setting.step_size), setting.system
+    # Trajectories draw the numbers of their starts below 2³¹.
+    starts = [system.random_start(2**31 + 1000 * seed + number) for number in range(config.TRANSFER_STARTS)]
+    stacked = _stacked(starts)
+    truth = system.motions(stacked, steps=steps, step_size=setting.step_size)
+    predicted = jax.vmap(lambda start: forecast(model, start, steps))(stacked)
+    pairs = [
+        (
+            State(predicted.position[number], predicted.velocity[number]),
+            State(jnp.asarray(truth.position[:, number]), jnp.asarray(truth.velocity[:, number])),
+        )
+        for number in range(config.TRANSFER_STARTS)
+    ]
+    return [{"paper_rmse": paper_rmse(*pair), "position_rmse": position_rmse(*pair)} for pair in pairs]

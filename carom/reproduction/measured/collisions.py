@@ -1,4 +1,4 @@
-"""Collisions of two bodies on a line: velocities by straight lines, and what a model foretells of them."""
+"""Collisions of two bodies on a line: velocities by regression lines, and as a model predicts them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from carom.contact_laws import AbstractRestitution, ConstantRestitution
 from carom.data import Run
 from carom.estimation.detection.impacts import find_impacts
-from carom.estimation.parameters.per_run import RunUnknowns, with_run
 from carom.mechanics import Scene
-from carom.models import ImpactNetwork, forecast
+from carom.models import Mechanism, forecast
 from carom.types import State
 
 Velocities = Float[np.ndarray, "collisions 2"]
@@ -21,13 +21,13 @@ Velocities = Float[np.ndarray, "collisions 2"]
 
 @dataclass(frozen=True, eq=False)
 class Collision:
-    """A run by straight lines through its samples before the contact and after it.
+    """A run by linear regression on its samples before the contact and after it.
 
     Arguments:
         time: of all samples.
         position: the two positions at the last sample before the contact, on their lines.
-        start: which sample that is.
-        end: samples after the contact, through which the lines go.
+        start: the index of that sample.
+        end: indices of the samples after the contact that the lines are fitted to.
         instant, gap: where the line of the gap before meets that after.
         before, after: slopes of the lines.
     """
@@ -51,26 +51,26 @@ class Collision:
 
     @property
     def mass_ratio(self) -> float:
-        """Of the second body to the first, by what each velocity changes."""
+        """Of the second body to the first, by conservation of momentum."""
         change = self.after - self.before
         return float(-change[0] / change[1])
 
 
-def measure_collision(run: Run, scene: Scene, *, seconds: float, blind: int) -> Collision | None:
-    """The likeliest impact of a run by straight lines; None where there is none.
+def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) -> Collision | None:
+    """The most probable impact of a run by linear regression; None where there is none.
 
     Arguments:
-        seconds: how much of the motion either side of the contact the lines go through.
-        blind: samples either side of the impact that the contact may take.
+        seconds: duration of the motion on either side of the contact that the lines are fitted to.
+        masked: samples on either side of the impact that the contact may last for.
     """
-    found = find_impacts(run, scene, sensor=None, masses_known=False, blind=blind)
+    found = find_impacts(run, scene, sensor=None, masses_known=False, mask=masked)
     if not found.chosen.any():
         return None
     step = int(np.argmax(np.where(found.chosen[:, 0], found.log_odds[:, 0], -np.inf)))
     index, middle = np.arange(len(run)), run.time[step]
-    reach = seconds + blind * float(np.median(np.diff(run.time)))
+    reach = seconds + masked * float(np.median(np.diff(run.time)))
     near = np.abs(run.time - middle) <= reach
-    early, late = near & (index <= step - blind), near & (index > step + blind)
+    early, late = near & (index <= step - masked), near & (index > step + masked)
     if min(early.sum(), late.sum()) < 3:
         return None
     time, position = run.time - middle, run.position[:, :, 0]
@@ -92,30 +92,26 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, blind: int) -> 
     )
 
 
-def foretell(
-    model: ImpactNetwork, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"] | None
+def predict_velocities(
+    model: Mechanism, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
 ) -> Velocities:
     """Velocities after each collision by the model, from its positions and velocities before.
 
     The model moves on from the last sample before the contact; its bodies meet at the gap where the measured
-    lines do. Its own motion is measured as the data were: by straight lines through the same samples.
+    lines do. Its own motion is measured as the data are, by lines through the same samples.
 
     Arguments:
-        mass_ratios: of the second body to the first in each collision; as the model has them where None.
+        mass_ratios: of the second body to the first in each collision.
     """
     starts = State(
         jnp.asarray([c.position for c in collisions], jnp.float32)[:, :, None],
         jnp.asarray([c.before for c in collisions], jnp.float32)[:, :, None],
     )
-    count = len(collisions)
-    gaps = jnp.asarray([[c.gap] for c in collisions], jnp.float32) - model.contact.shift[None]
-    masses = jnp.zeros((count, 0))
-    if mass_ratios is not None:
-        known = model.log_mass[1] - model.log_mass[0]
-        masses = jnp.log(jnp.asarray(mass_ratios, jnp.float32))[:, None] - known
-    runs = RunUnknowns(gaps, jnp.zeros((count, 0)), masses)
+    offsets = jnp.asarray([[c.gap] for c in collisions], jnp.float32)
+    masses = jnp.log(jnp.asarray(mass_ratios, jnp.float32))
+    masses = jnp.stack([jnp.zeros_like(masses), masses], axis=1)
     steps = max(int(c.end[-1]) - c.start for c in collisions)
-    paths = np.asarray(_forecasts(model, starts, runs, steps), float)
+    paths = np.asarray(_forecasts(model, starts, offsets, masses, steps), float)
     slopes = [
         np.polyfit(c.time[c.end] - c.instant, path[c.end - c.start], 1)[0]
         for c, path in zip(collisions, paths, strict=True)
@@ -125,33 +121,32 @@ def foretell(
 
 @eqx.filter_jit
 def _forecasts(
-    model: ImpactNetwork, starts: State, runs: RunUnknowns, steps: int
+    model: Mechanism, starts: State, offsets: Array, masses: Array, steps: int
 ) -> Float[Array, "collisions samples 2"]:
-    def one(start, run):
-        return forecast(with_run(model, run), start, steps).position[:, :, 0]
+    def one(start, offset, mass):
+        places = lambda m: (m.geometry.offset, m.bodies.log_mass)  # noqa: E731
+        return forecast(eqx.tree_at(places, model, (offset, mass)), start, steps).position[:, :, 0]
 
-    return jax.vmap(one)(starts, runs)
+    return jax.vmap(one)(starts, offsets, masses)
 
 
-def with_constant(model: ImpactNetwork, restitution: float) -> ImpactNetwork:
+def with_constant(model: Mechanism, restitution: float) -> Mechanism:
     """The same model with one e at all speeds."""
-    law = jnp.zeros_like(model.restitution).at[:, 0].set(restitution)
-    return eqx.tree_at(lambda m: m.restitution, model, law)
+    law = ConstantRestitution(jnp.full(len(model.geometry), restitution, jnp.float32))
+    return eqx.tree_at(
+        lambda m: m.restitution, model, law, is_leaf=lambda x: isinstance(x, AbstractRestitution)
+    )
 
 
 def best_constant(
-    model: ImpactNetwork, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"] | None
+    model: Mechanism, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
 ) -> float:
-    """The one e that foretells the measured velocities after these collisions best, by least squares.
+    """The one e that predicts the measured velocities after these collisions best, by least squares.
 
-    What is foretold is a straight line in e, but for a field that bends the motion after the impact.
+    The prediction is linear in e, but for a field that bends the motion after the impact.
     """
     measured = np.array([c.after for c in collisions])
-    low, high = (foretell(with_constant(model, e), collisions, mass_ratios) for e in (0.25, 0.75))
+    low, high = (predict_velocities(with_constant(model, e), collisions, mass_ratios) for e in (0.25, 0.75))
     slope = (high - low) / 0.5
     best = 0.25 + np.sum(slope * (measured - low)) / np.sum(slope**2)
     return float(np.clip(best, 0.0, 1.0))
-
-
-def root_mean_square(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))

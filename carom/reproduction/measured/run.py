@@ -1,155 +1,361 @@
 """The recipe `carom` on measured recordings: collisions on an air track, and a pendulum."""
 
-import json
-import shutil
+import math
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
-import carom
+from carom.contact_laws import AbstractRestitution
+from carom.data import Recording, Run
 from carom.errors import InputError
-from carom.execution.tasks import unfinished
-from carom.execution.workers import Task, Tell, run_tasks
-from carom.reproduction.measured.air_track import BLIND, CROPPED, EVERY, SERIES, STRETCH, run_series, settings
-from carom.reproduction.measured.pendulum import LEARNED_SHARE, VARIANTS, run_pendulum
-from carom.reproduction.measured.recordings import data_hash, read_air_track, read_pendulum
-from carom.reproduction.paper.results import rounded, write_document
+from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
+from carom.evaluation.results import tidy_rows
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Result, Task, checkpoint_directory
+from carom.models import Mechanism, forecast
+from carom.reproduction.measured import configuration as config
+from carom.reproduction.measured.collisions import (
+    Collision,
+    best_constant,
+    measure_collision,
+    predict_velocities,
+    with_constant,
+)
+from carom.reproduction.measured.configuration import MASKED, RIDERS, SERIES, STRETCH
+from carom.reproduction.measured.recordings import (
+    Check,
+    data_hash,
+    pendulum_recording,
+    read_air_track,
+    read_pendulum,
+)
+from carom.reproduction.recipe.run import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
-from carom.storage.result_file import read_arrays, read_result, write_arrays, write_result
+from carom.storage.result_file import read_arrays, write_arrays
+from carom.types import State
 
-PENDULUM = "pendulum"
-Unit = tuple[str, tuple[int, ...]]
-"""A series of the air track with one seed, or the pendulum with all of them."""
+Rows = list[dict[str, Any]]
+Arrays = dict[str, np.ndarray]
+LAW, CONSTANT, HINDSIGHT = "law", "best constant", "best constant for the runs left out"
+"""What predicts velocities. The first constant is the best for the runs that the law is learned from; the
+second, the best for the very runs that are predicted, is more than anybody could know."""
+INCLUDED = "law, contact included"
+"""The law fitted to the samples of the contact too."""
 
 
-def plan(seeds: Sequence[int]) -> list[Unit]:
-    """All that is to be run: the pendulum's seeds make one batch, an air track's crops differ in length."""
-    return [*((name, (seed,)) for seed in seeds for name in SERIES), (PENDULUM, tuple(seeds))]
-
-
-def run_measured(
-    data: Path, seeds: Sequence[int], folder: Path, *, workers: int = 1, progress: Tell | None = None
-) -> dict[str, list[dict[str, Any]]]:
-    """Run what is not yet in `folder`, by name of the series; a killed run continues here.
+def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]:
+    """Every series with every seed, and the pendulum with all seeds, which make one batch.
 
     The first seed leaves arrays for the figures as well.
     """
+    settings = [value for name, value in vars(config).items() if name.isupper()]
     source = data_hash(data)
-    units = plan(seeds)
-    illustrated = {unit: seeds[0] in unit[1] for unit in units}
-    kept = {unit: _kept(folder, unit, source, illustrated[unit]) for unit in units}
-    missing = [unit for unit in units if kept[unit] is None]
-    tasks = [
-        Task(partial(_run, data, folder, unit, source, illustrated[unit]), len(unit[1]) + illustrated[unit])
-        for unit in missing
-    ]
-    found = run_tasks(tasks, workers=workers, progress=progress)
-    kept |= dict(zip(missing, found, strict=True))
-    results: dict[str, list[dict[str, Any]]] = {}
-    for (name, _), result in kept.items():
-        assert result is not None
-        results.setdefault(name, []).append(result)
-    return results
+    tasks = []
+    for seed in seeds:
+        for name in SERIES:
+            path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
+            if first:
+                _require_arrays(path)
+            mark = fingerprint(name, seed, first, source, settings)
+            tasks.append(Task(_run_air_track, (data, name, seed, path, first), 1 + first, path, mark))
+    path = folder / "pendulum.json"
+    _require_arrays(path)
+    mark = fingerprint("pendulum", tuple(seeds), source, settings)
+    tasks.append(Task(_run_pendulum, (data, tuple(seeds), path), len(seeds), path, mark))
+    return tasks
 
 
-def write_measured(
-    results: dict[str, list[dict[str, Any]]], path: Path, *, data: Path, seeds: Sequence[int], command: str
-) -> dict[str, Any]:
-    """One document with every series, seed and run, written and returned."""
-    kept = {
-        name: [_condensed(result, whole=index == 0) for index, result in enumerate(units)]
-        for name, units in results.items()
-    }
-    write_document(
-        path,
-        command=command,
-        devices=[result["device"] for units in results.values() for result in units],
-        data_sha256=data_hash(data),
-        seeds=list(seeds),
-        protocol={
-            "blind_samples": BLIND,
-            "step_seconds": read_air_track(data)[0].step_size,
-            "stretch_seconds": STRETCH,
-            "left_out_every": EVERY,
-            "cropped_share": CROPPED,
-            "pendulum_learned_share": LEARNED_SHARE,
-        },
-        air_track={name: [rounded(unit) for unit in kept[name]] for name in SERIES},
-        pendulum=rounded(kept[PENDULUM][0]),
+def _require_arrays(path: Path) -> None:
+    """Have a task run again whose arrays are missing: the figures need both files."""
+    if not path.with_suffix(".npz").exists():
+        path.unlink(missing_ok=True)
+
+
+def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
+    """What the figures draw of every series and of the pendulum, as the first seed left it."""
+    paths = {name: folder / f"{name}.{seed}.npz" for name in SERIES} | {"pendulum": folder / "pendulum.npz"}
+    for path in paths.values():
+        if not path.exists():
+            raise InputError(f"{path}: this file of arrays is missing; run the command again.")
+    return {name: read_arrays(path) for name, path in paths.items()}
+
+
+def _run_air_track(
+    data: Path, name: str, seed: int, path: Path, first: bool, report: ProgressCallback
+) -> Result:
+    recording, checks = read_air_track(data)
+    chosen = [index for index, check in enumerate(checks) if check.bumper == name]
+    rows, arrays = run_series(
+        name,
+        [recording.runs[index] for index in chosen],
+        [checks[index] for index in chosen],
+        seed,
+        illustrated=first,
+        checkpoints=checkpoint_directory(path),
     )
-    return json.loads(path.read_text())
-
-
-def load_arrays(folder: Path, name: str, seeds: Sequence[int]) -> dict[str, np.ndarray]:
-    """What the figures draw of a series or of the pendulum, as the first seed left it."""
-    chosen = tuple(seeds) if name == PENDULUM else (seeds[0],)
-    path = folder / f"{_stem((name, chosen))}.npz"
-    if not path.exists():
-        raise InputError(f"{path}: this file of arrays is missing; run the command again in an empty folder.")
-    return read_arrays(path)
-
-
-def _condensed(result: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-    """A unit as it is committed: single runs and laws, which crops hardly change, of the first seed only."""
-    dropped = ("fingerprint", "device", "versions") + (
-        () if whole else ("runs", "law", "law_at", "parameters")
-    )
-    return {key: value for key, value in result.items() if key not in dropped}
-
-
-def _stem(unit: Unit) -> str:
-    name, seeds = unit
-    return f"{name}.{seeds[0]}" if len(seeds) == 1 else f"{name}.{seeds[0]}-{seeds[-1]}"
-
-
-def _mark(unit: Unit, source: str, illustrated: bool) -> str:
-    """Changes with everything that a unit's result depends on."""
-    name, seeds = unit
-    if name == PENDULUM:
-        return fingerprint(name, seeds, source, LEARNED_SHARE, tuple(VARIANTS.items()))
-    series = SERIES[name]
-    chosen = settings(series, "speed")
-    return fingerprint(series, seeds, source, chosen, STRETCH, BLIND, EVERY, CROPPED, illustrated)
-
-
-def _kept(folder: Path, unit: Unit, source: str, illustrated: bool) -> dict[str, Any] | None:
-    path = folder / f"{_stem(unit)}.json"
-    if not path.exists():
-        return None
-    result = read_result(path)
-    # A unit with arrays serves where none are asked for, too.
-    marks = [_mark(unit, source, arrays) for arrays in {True, illustrated}]
-    return result if result.get("fingerprint") in marks else None
-
-
-def _run(data: Path, folder: Path, unit: Unit, source: str, illustrated: bool, tell: Tell) -> dict[str, Any]:
-    name, seeds = unit
-    path = folder / f"{_stem(unit)}.json"
-    if name == PENDULUM:
-        summary, arrays = run_pendulum(read_pendulum(data), seeds, checkpoints=unfinished(path))
-    else:
-        recording, checks = read_air_track(data)
-        chosen = [index for index, check in enumerate(checks) if check.bumper == name]
-        summary, arrays = run_series(
-            SERIES[name],
-            [recording.runs[index] for index in chosen],
-            [checks[index] for index in chosen],
-            seeds[0],
-            illustrated=illustrated,
-            checkpoints=unfinished(path),
-        )
-    result = summary | {
-        "versions": {"carom": carom.__version__, "jax": jax.__version__},
-        "device": jax.devices()[0].device_kind,
-        "fingerprint": _mark(unit, source, illustrated),
-    }
-    if arrays:
+    if first:
         write_arrays(path.with_suffix(".npz"), arrays)
-    # The summary comes last: a unit with a summary is whole.
-    write_result(path, result)
-    shutil.rmtree(unfinished(path), ignore_errors=True)
-    return result
+    return {"rows": rows}
+
+
+def crop_at_random(run: Run, generator: np.random.Generator) -> Run:
+    """The run without up to a quarter of its samples at its beginning, and up to a quarter at its end."""
+    first, last = generator.integers(0, int(config.CROPPED * len(run)) + 1, 2)
+    return run.part(slice(int(first), len(run) - int(last)))
+
+
+def left_out(count: int) -> np.ndarray:
+    """Which runs of a series are left out."""
+    return np.arange(count) % config.EVERY == config.EVERY - 1
+
+
+def run_series(
+    name: str,
+    runs: Sequence[Run],
+    checks: Sequence[Check],
+    seed: int,
+    *,
+    illustrated: bool,
+    checkpoints: Path | None = None,
+    masked: int = MASKED,
+) -> tuple[Rows, Arrays]:
+    """Fit a law to the runs of a series that are not left out, and predict those that are.
+
+    Arguments:
+        name: of the series in `SERIES`.
+        runs: as recorded, whole.
+        checks: what is known of them otherwise.
+        seed: of the crops and of the initial weights.
+        illustrated: whether rows of the law and of single runs, a fit that includes the samples of the
+            contact, and arrays for figures are made; crops hardly change them.
+        checkpoints: a directory for what is done.
+        masked: samples on either side of an impact.
+    """
+    series, step_size = SERIES[name], float(np.median(np.diff(runs[0].time)))
+    generator = np.random.default_rng([seed, len(runs)])
+    cropped = Recording(tuple(crop_at_random(run, generator) for run in runs), step_size, RIDERS)
+    trimmed = around_impact(cropped, STRETCH + masked * step_size, mask=masked)
+    collisions = [measure_collision(run, RIDERS, seconds=STRETCH, masked=masked) for run in trimmed.runs]
+    out = left_out(len(runs))
+    # A run without a detected collision can neither be learned from nor predicted; the table counts them.
+    usable = np.array([collision is not None for collision in collisions])
+    training, tried = np.flatnonzero(usable & ~out), np.flatnonzero(usable & out)
+    recording = replace(trimmed, runs=tuple(trimmed.runs[i] for i in training))
+    fits = {
+        law: fit_recording(recording, series.settings(law, masked=masked), seed=seed, checkpoints=checkpoints)
+        for law in config.LAWS
+    }
+    criteria = {law: _information_criterion(fit) for law, fit in fits.items()}
+    law = min(config.LAWS, key=lambda law: criteria[law])
+    fit = fits[law]
+    ratios = np.full(len(runs), np.nan)
+    ratios[training] = [_mass_ratio(fit.in_run(index)) for index in range(len(training))]
+    # Where riders change, no other run determines these masses; they are as weighed.
+    weighed = np.array([check.mass_ratio for check in checks])
+    ratios[out] = weighed[out] if series.other_riders else ratios[training[0]]
+    keys = {"experiment": name, "recipe": "carom", "seed": seed}
+    metrics = {"speed_law": law == "speed", **{f"criterion_{law}": value for law, value in criteria.items()}}
+    rows = tidy_rows(keys | {"model": LAW}, metrics | fit_metrics(fit) | parameter_metrics(fit))
+    model = _law_model(fit)
+    rows += _predictions(keys, model, collisions, training, tried, ratios, single_runs=illustrated)
+    if not illustrated:
+        return rows, {}
+    for index, (check, collision) in enumerate(zip(checks, collisions, strict=True)):
+        metrics = {"left_out": bool(out[index])} | _run_metrics(check, collision)
+        rows += tidy_rows(keys | {"run": index}, metrics)
+    learned = [collision for i in training if (collision := collisions[i]) is not None]
+    speeds = [collision.closing_speed for collision in learned]
+    speeds = np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS)
+    rows += _law(keys, model, fit.covariance_of(config.LAWS[law]), speeds)
+    included = fit_recording(recording, series.settings(law, masked=0), seed=seed, checkpoints=checkpoints)
+    rows += tidy_rows(keys | {"model": INCLUDED}, fit_metrics(included))
+    return rows, _illustration(fit, recording, learned)
+
+
+def _information_criterion(fit: Fit) -> float:
+    """The Bayesian one of a law: how widely runs scatter about it, and what its terms cost."""
+    count = sum(int(found.chosen.any()) for found in fit.impacts)
+    scatter = next(p.value for p in fit.parameters if "scatter" in p.name)
+    assert scatter is not None
+    terms = sum(np.size(part) for part in jax.tree.leaves(fit.model.restitution))
+    return 2 * count * math.log(scatter) + terms * math.log(count)
+
+
+def _law_model(fit: Fit) -> Mechanism:
+    """The fitted model with the law about which runs scatter, where the fit has that of the median run."""
+    level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
+    law = jax.tree.map(lambda terms: terms.at[(0,) * terms.ndim].set(level), fit.model.restitution)
+    return eqx.tree_at(
+        lambda m: m.restitution, fit.model, law, is_leaf=lambda x: isinstance(x, AbstractRestitution)
+    )
+
+
+def _mass_ratio(model: Mechanism) -> float:
+    """Of the second rider to the first."""
+    return float(np.exp(model.bodies.log_mass[1] - model.bodies.log_mass[0]))
+
+
+def _predictions(
+    keys: dict[str, Any],
+    model: Mechanism,
+    collisions: Sequence[Collision | None],
+    training: np.ndarray,
+    tried: np.ndarray,
+    ratios: np.ndarray,
+    *,
+    single_runs: bool,
+) -> Rows:
+    """Errors of the velocities after the collisions of runs left out, by the law and by constants."""
+    known, new = ([c for i in part if (c := collisions[i]) is not None] for part in (training, tried))
+    constants = {
+        CONSTANT: best_constant(model, known, ratios[training]),
+        HINDSIGHT: best_constant(model, new, ratios[tried]),
+    }
+    measured = np.array([collision.after for collision in new])
+    models = {LAW: model} | {name: with_constant(model, value) for name, value in constants.items()}
+    rows = []
+    for name, changed in models.items():
+        velocities = predict_velocities(changed, new, ratios[tried])
+        metrics = {"velocity_rmse": float(np.sqrt(np.mean((velocities - measured) ** 2)))}
+        if name in constants:
+            metrics["restitution"] = constants[name]
+        rows += tidy_rows(keys | {"model": name}, metrics)
+        for run, (first, second) in zip(tried, velocities, strict=True) if single_runs else ():
+            after = {"after_1": float(first), "after_2": float(second)}
+            rows += tidy_rows(keys | {"model": name, "run": int(run)}, after)
+    return rows
+
+
+def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float | int]:
+    """What is known of one run, by the table of runs and by lines."""
+    metrics = {f"checked_{key}": value for key, value in check._asdict().items() if key != "bumper"}
+    if collision is None:
+        return metrics
+    return metrics | {
+        "late_by": collision.instant - check.instant,
+        "closing_speed": collision.closing_speed,
+        "restitution": collision.restitution,
+        "mass_ratio": collision.mass_ratio,
+        "before_1": float(collision.before[0]),
+        "before_2": float(collision.before[1]),
+        "after_1": float(collision.after[0]),
+        "after_2": float(collision.after[1]),
+    }
+
+
+def _law(
+    keys: dict[str, Any],
+    model: Mechanism,
+    covariance: Float[np.ndarray, "terms terms"],
+    speeds: np.ndarray,
+) -> Rows:
+    """e at some closing speeds, and its standard error."""
+
+    def at(law, rate):
+        return law.coefficient(rate[None])[0]
+
+    rates = jnp.asarray(-speeds, jnp.float32)
+    values = jax.vmap(at, (None, 0))(model.restitution, rates)
+    (slopes,) = jax.tree.leaves(jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates))
+    slopes = np.asarray(slopes).reshape(len(rates), -1)
+    errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
+    return [
+        row
+        for speed, value, error in zip(speeds, values, errors, strict=True)
+        for row in tidy_rows(
+            keys | {"model": LAW, "speed": float(speed)}, {"e": float(value), "e_error": float(error)}
+        )
+    ]
+
+
+def _illustration(fit: Fit, recording: Recording, collisions: Sequence[Collision]) -> Arrays:
+    """A slow, a medium and a fast run with the model's motion, for the figures."""
+    order = np.argsort([collision.closing_speed for collision in collisions])
+    arrays = {}
+    for name, quantile in (("slow", 0.1), ("medium", 0.5), ("fast", 0.9)):
+        index = int(order[round(quantile * (len(order) - 1))])
+        run, collision = recording.runs[index], collisions[index]
+        arrays[f"{name}_time"] = run.time - collision.instant
+        arrays[f"{name}_measured"] = run.position[:, :, 0]
+        arrays[f"{name}_model"] = fit.motions[index].position[:, :, 0]
+        arrays[f"{name}_speed"] = np.asarray(collision.closing_speed)
+    return arrays
+
+
+def energy(swing: Run) -> np.ndarray:
+    """2.4 (1 − cos o) + v², in the units of the pendulum's file."""
+    assert swing.velocity is not None
+    return (2.4 * (1 - np.cos(swing.position)) + swing.velocity**2)[:, 0, 0]
+
+
+def energy_error(predicted: Run, measured: Run) -> float:
+    """Mean squared difference of the energies, sample by sample."""
+    return float(np.mean((energy(predicted) - energy(measured)) ** 2))
+
+
+def split(swing: Run) -> tuple[Run, Run]:
+    """The first samples in the order of the file, and the rest."""
+    count = int(config.TRAINING_SHARE * len(swing))
+    return swing.part(slice(count)), swing.part(slice(count, None))
+
+
+def roll_out(model: Mechanism, swing: Run) -> Run:
+    """The model's motion from the first measured state, at the times of all samples.
+
+    Where samples are missing the model moves on through the gap, step by step.
+    """
+    assert swing.velocity is not None
+    index = np.rint((swing.time - swing.time[0]) / model.step_size).astype(int)
+    first = (jnp.asarray(part[0], jnp.float32) for part in (swing.position, swing.velocity))
+    motion = forecast(model, State(*first), int(index[-1]))
+    position, velocity = (np.asarray(part, float)[index] for part in (motion.position, motion.velocity))
+    return Run(swing.time, position, velocity)
+
+
+def _run_pendulum(data: Path, seeds: tuple[int, ...], path: Path, report: ProgressCallback) -> Result:
+    rows, arrays = run_pendulum(read_pendulum(data), seeds, checkpoints=checkpoint_directory(path))
+    write_arrays(path.with_suffix(".npz"), arrays)
+    return {"rows": rows}
+
+
+def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None = None) -> tuple[Rows, Arrays]:
+    """Choose the variant within the training data, fit it to all of them, and roll out over the rest."""
+    training, test = split(swing)
+    inner, validation = split(training)
+
+    def fits(part: Run, variant: str) -> list[Fit]:
+        recordings = [pendulum_recording(part)] * len(seeds)
+        return fit_recordings(recordings, config.VARIANTS[variant], seeds=seeds, checkpoints=checkpoints)
+
+    keys = {"experiment": "pendulum", "recipe": "carom"}
+    rows, errors = [], {}
+    for variant in config.VARIANTS:
+        tried = [energy_error(roll_out(fit.model, validation), validation) for fit in fits(inner, variant)]
+        errors[variant] = float(np.mean(tried))
+        for seed, error in zip(seeds, tried, strict=True):
+            rows += tidy_rows(keys | {"model": variant, "seed": seed}, {"validation_error": error})
+    chosen = min(errors, key=lambda variant: errors[variant])
+    found = fits(training, chosen)
+    motions = [roll_out(fit.model, test) for fit in found]
+    for seed, fit, motion in zip(seeds, found, motions, strict=True):
+        metrics = {
+            "energy_error": energy_error(motion, test),
+            "angle_rmse": float(np.sqrt(np.mean((motion.position - test.position) ** 2))),
+        }
+        rows += tidy_rows(
+            keys | {"model": chosen, "seed": seed}, metrics | fit_metrics(fit) | parameter_metrics(fit)
+        )
+    angles = np.linspace(swing.position.min(), swing.position.max(), 101)
+    slopes = jax.vmap(found[0].model.slope)(jnp.asarray(angles, jnp.float32)[:, None, None])
+    arrays = {"slope": np.stack([angles, np.asarray(slopes)[:, 0, 0]])}
+    for name, run in (("training", training), ("test", test), ("rollout", motions[0])):
+        assert run.velocity is not None
+        arrays[name] = np.stack([run.time, run.position[:, 0, 0], run.velocity[:, 0, 0], energy(run)])
+    return rows, arrays

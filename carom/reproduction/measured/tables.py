@@ -1,182 +1,219 @@
-"""The tables of measured recordings in Markdown, from `results/measured.json`."""
+"""The tables of measured recordings, from `results/measured.json`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
+import polars as pl
 
+import carom.evaluation.tables as text
 from carom.digits import MISSING, mean_and_error, number
-from carom.reproduction.formatting import spread_mean, yes
-from carom.reproduction.paper.statistics import spread
-from carom.reproduction.tables import markdown_of
+from carom.evaluation.results import wide
+from carom.evaluation.tables import Cell, Table, cell, tabulate
+from carom.reproduction.measured.configuration import PUBLISHED, SERIES, SPEEDS, VARIANTS
+from carom.reproduction.measured.run import CONSTANT, HINDSIGHT, INCLUDED, LAW
 
-Document = Mapping[str, Any]
-KINDS = {"speed": "e(u)", "constant": "constant"}
+_BUMPER = {"experiment": "bumper"}
+_LABELS = {"experiment": {name: series.title for name, series in SERIES.items()}}
+_LAWS = {0.0: "constant", 1.0: "e(u)"}
 
 
-def errors_markdown(document: Document) -> str:
-    """Velocities after the collisions that were left out: by the law, and by the best constant."""
-    header = ["bumper", "runs learned from", "left out", "law", "error of the law / (m/s)"]
-    header += ["best constant e", "its error / (m/s)", "ratio", "asked: ratio ≤", "comes out"]
-    header += ["ratio to the best constant for the runs left out"]
-    rows, differences = [], []
-    for units in document["air_track"].values():
-        first = units[0]
-        law, constant, restitution = (
-            np.array([unit["errors"][name] for unit in units])
-            for name in ("law", "constant", "constant_restitution")
-        )
-        ratio, strict = (float(np.mean(ratios(units, name))) for name in ("constant", "hindsight"))
-        differences.append(np.ptp(law) / law.mean())
-        used = [line for line in first["runs"] if line["found"]]
-        rows.append(
-            [
-                first["title"],
-                str(sum(not line["left_out"] for line in used)),
-                str(sum(line["left_out"] for line in used)),
-                " / ".join(KINDS[kind] for kind in dict.fromkeys(unit["kind"] for unit in units)),
-                number(law.mean()),
-                number(restitution.mean()),
-                number(constant.mean()),
-                f"{ratio:.2f}",
-                f"{first['bound']:g}",
-                yes(ratio <= first["bound"]),
-                f"{strict:.2f}",
-            ]
-        )
-    caption = (
-        f"Velocities after the collisions of runs left out, both riders: root mean square error, mean over "
-        f"{len(document['seeds'])} random crops, which differ by at most {100 * max(differences):.1f} %."
+def errors_table(rows: pl.DataFrame) -> Table:
+    """Velocities after the collisions of runs left out: by the law, and by the best constant."""
+    fits = air_track(rows)
+    error, restitution = (cell(metric, _mean) for metric in ("velocity_rmse", "restitution"))
+    spread = max(_spread(group) for _, group in fits.filter(model=LAW).group_by("experiment"))
+    return tabulate(
+        fits,
+        _BUMPER,
+        {
+            "runs learned from": lambda group: _count(group, left_out=False),
+            "left out": lambda group: _count(group, left_out=True),
+            "law": cell("speed_law", lambda found: " / ".join(_LAWS[x] for x in dict.fromkeys(found))),
+            "error of the law / (m/s)": _of(LAW, error),
+            "best constant e": _of(CONSTANT, restitution),
+            "its error / (m/s)": _of(CONSTANT, error),
+            "ratio": lambda group: f"{np.mean(error_ratios(group, CONSTANT)):.2f}",
+            "ratio to the best constant for the runs left out": lambda group: (
+                f"{np.mean(error_ratios(group, HINDSIGHT)):.2f}"
+            ),
+        },
+        caption=(
+            "Velocities of both riders after the collisions of runs left out: root mean square error, mean "
+            f"over {fits['seed'].n_unique()} random crops, which differ by at most {100 * spread:.1f} %."
+        ),
+        labels=_LABELS,
     )
-    return markdown_of(caption, header, rows)
 
 
-def parameters_markdown(document: Document) -> str:
-    """The laws at a few speeds, how widely runs scatter about them, and the ratio of masses."""
-    speeds = next(iter(document["air_track"].values()))[0]["law_at"]["speed"]
-    header = ["bumper", *(f"e at {speed:g} m/s" for speed in speeds), "scatter from run to run"]
-    header += ["impacts found: one per run", "off the check / ms"]
-    rows = []
-    for units in document["air_track"].values():
-        first = units[0]
-        found = [line for line in first["runs"] if line["found"]]
-        low, high = (
-            edge([line["closing_speed"] for line in found if not line["left_out"]]) for edge in (min, max)
-        )
-        values = [
-            mean_and_error(value, error) if low <= speed <= high else MISSING
-            for speed, value, error in zip(*first["law_at"].values(), strict=True)
-        ]
-        lone = sum(count == 1 for count in first["fit"]["impacts"])
-        late = np.median([abs(line["late_by"]) for line in found])
-        rows.append(
-            [
-                first["title"],
-                *values,
-                _with_error(_parameter(first, "restitution", "scatter")),
-                f"{lone} of {len(first['fit']['impacts'])}",
-                number(1000 * float(late)),
-            ]
-        )
-    caption = (
-        f"What was learned (crop {document['seeds'][0]}); – where no such speed was seen. The last column is "
-        "the median distance from the instants that the table of runs states."
+def parameters_table(rows: pl.DataFrame) -> Table:
+    """The laws at a few speeds, how widely runs scatter about them, and the impacts detected."""
+
+    def law_at(speed: float) -> Cell:
+        def show(group: pl.DataFrame) -> str:
+            seen = group.filter(left_out=0)["closing_speed"].drop_nulls().to_list()
+            found = group.filter(speed=speed)
+            known = len(found) and min(seen) <= speed <= max(seen)
+            return mean_and_error(found["e"][0], found["e_error"][0]) if known else MISSING
+
+        return show
+
+    def one_impact(group: pl.DataFrame) -> str:
+        return f"{group['runs_with_one_impact'][0]:.0f} of {group['fitted_runs'][0]:.0f}"
+
+    return tabulate(
+        first_crop(rows),
+        _BUMPER,
+        {
+            **{f"e at {speed:g} m/s": law_at(speed) for speed in SPEEDS},
+            "scatter from run to run": _of(LAW, _with_error("scatter from run to run")),
+            "impacts found: one per run": _of(LAW, one_impact),
+            "distance from the check / ms": cell("late_by", lambda x: text.median_text(1000 * x.abs())),
+        },
+        caption=(
+            "What was learned (first crop); – where no such speed was seen. The last column is the median "
+            "distance from the instants in the table of runs."
+        ),
+        labels=_LABELS,
     )
-    return markdown_of(caption, header, rows)
 
 
-def masses_markdown(document: Document) -> str:
+def masses_table(rows: pl.DataFrame) -> Table:
     """The ratio of masses by all runs together, and by slow and fast ones alone, beside the scales."""
-    header = ["bumper", "as weighed", "all runs together", "over that weighed"]
-    header += ["slow half, over that weighed", "fast half, over that weighed"]
-    rows = []
-    for units in document["air_track"].values():
-        first = units[0]
-        found = sorted(
-            (line for line in first["runs"] if line["found"]), key=lambda line: line["closing_speed"]
-        )
-        shares = [line["mass_ratio"] / line["check"]["mass_ratio"] for line in found]
-        halves = shares[: len(shares) // 2], shares[len(shares) // 2 :]
-        shared, weighed = _parameter(first, "mass of body 2"), first["weighed"][0]
-        rows.append(
-            [
-                first["title"],
-                number(weighed) if len(first["weighed"]) == 1 else "run by run",
-                "run by run" if shared is None else _with_error(shared),
-                MISSING if shared is None else _with_error(shared, weighed),
-                *(spread_mean(spread(half)) for half in halves),
-            ]
-        )
-    caption = (
-        "Mass of the second rider over that of the first. The halves are single runs, by what straight lines "
-        "say that each velocity changed: mean ± standard error."
+
+    def weighed(group: pl.DataFrame) -> list[float]:
+        return sorted(group["checked_mass_ratio"].drop_nulls().unique())
+
+    def over_weighed(group: pl.DataFrame) -> str:
+        return _with_error("mass", weighed(group)[0])(group.filter(model=LAW))
+
+    def half(number: int) -> Cell:
+        def show(group: pl.DataFrame) -> str:
+            runs = group.drop_nulls("closing_speed").sort("closing_speed")
+            shares = runs["mass_ratio"] / runs["checked_mass_ratio"]
+            middle = len(shares) // 2
+            return text.mean_text(shares[middle:] if number else shares[:middle])
+
+        return show
+
+    def together(group: pl.DataFrame) -> str:
+        found = _of(LAW, _with_error("mass"))(group)
+        return "run by run" if found == MISSING else found
+
+    return tabulate(
+        first_crop(rows),
+        _BUMPER,
+        {
+            "as weighed": lambda group: (
+                number(weighed(group)[0]) if len(weighed(group)) == 1 else "run by run"
+            ),
+            "all runs together": together,
+            "over that weighed": over_weighed,
+            "slow half, over that weighed": half(0),
+            "fast half, over that weighed": half(1),
+        },
+        caption=(
+            "Mass of the second rider over that of the first. The halves are single runs by regression lines "
+            "and conservation of momentum: mean ± standard error."
+        ),
+        labels=_LABELS,
     )
-    return markdown_of(caption, header, rows)
 
 
-def misfit_markdown(document: Document) -> str:
-    """What an instantaneous impact leaves unexplained, with the samples of the contact hidden and without."""
-    header = ["bumper", "contact hidden: residual / mm", "over the noise", "contact counted: residual / mm"]
-    header += ["over the noise", "mean square near impacts, over elsewhere"]
-    rows = []
-    for units in document["air_track"].values():
-        hidden, counted = units[0]["fit"], units[0]["fit_without_blind"]
-        rows.append(
-            [
-                units[0]["title"],
-                number(1000 * hidden["residual"]),
-                f"{hidden['excess']:.1f}×",
-                number(1000 * counted["residual"]),
-                f"{counted['excess']:.1f}×",
-                f"{counted['near_impacts']:.1f}×",
-            ]
-        )
-    caption = (
-        "What an impact at an instant leaves unexplained: standard deviation of the positions' residuals."
+def residuals_table(rows: pl.DataFrame) -> Table:
+    """What an instantaneous impact leaves unexplained, with the samples of the contact masked and without."""
+    millimetres = cell("position_noise", lambda values: number(1000 * values[0]))
+    excess, near = (cell(metric, lambda x: f"{x[0]:.1f}×") for metric in ("excess", "near_impacts"))
+    return tabulate(
+        first_crop(rows),
+        _BUMPER,
+        {
+            "contact masked: residual / mm": _of(LAW, millimetres),
+            "over the noise": _of(LAW, excess),
+            "contact included: residual / mm": _of(INCLUDED, millimetres),
+            "included: over the noise": _of(INCLUDED, excess),
+            "mean square near impacts, over elsewhere": _of(INCLUDED, near),
+        },
+        caption="What an instantaneous impact leaves unexplained: standard deviation of position residuals.",
+        labels=_LABELS,
     )
-    return markdown_of(caption, header, rows)
 
 
-def pendulum_markdown(document: Document) -> str:
+def pendulum_table(rows: pl.DataFrame) -> Table:
     """The energy error beside those published."""
-    pendulum = document["pendulum"]
-    rows = [
-        [f"{name} (published)", mean_and_error(*pair), MISSING]
-        for name, pair in pendulum["published"].items()
-    ]
-    for name, errors in pendulum["validation"].items():
-        chosen = name == pendulum["variant"]
-        tested = spread_mean(spread(line["energy_mse"] for line in pendulum["rows"])) if chosen else MISSING
-        rows.append([f"recipe carom, {name}", tested, spread_mean(spread(errors))])
-    header = ["model", "energy error on the last fifth", "on the last fifth of what was learned from"]
-    caption = (
-        f"Mean squared error of 2.4 (1 − cos o) + v² over a rollout; ours: mean ± standard error over "
-        f"{len(pendulum['rows'])} seeds. The variant was chosen by the last column."
+    fits = text.arrange(wide(rows.filter(experiment="pendulum")), model=VARIANTS)
+    ours = tabulate(
+        fits,
+        {"model": "model"},
+        {
+            "energy error on the last fifth": cell("energy_error", text.mean_text),
+            "on the last fifth of the training data": cell("validation_error", text.mean_text),
+        },
+        caption=(
+            "Mean squared error of 2.4 (1 − cos o) + v² over a rollout; ours: mean ± standard error over "
+            f"{fits['seed'].n_unique()} seeds. The variant was chosen by the last column."
+        ),
+        labels={"model": {name: f"recipe carom, {name}" for name in VARIANTS}},
     )
-    return markdown_of(caption, header, rows)
+    published = [
+        (f"{name} (published)", mean_and_error(*found), MISSING) for name, found in PUBLISHED.items()
+    ]
+    return Table(ours.caption, ours.header, (*published, *ours.rows))
 
 
-MEASURED_TABLES: dict[str, Callable[[Document], str]] = {
-    "measured-errors": errors_markdown,
-    "measured-parameters": parameters_markdown,
-    "measured-masses": masses_markdown,
-    "measured-misfit": misfit_markdown,
-    "measured-pendulum": pendulum_markdown,
+MEASURED_TABLES: dict[str, Callable[[pl.DataFrame], Table]] = {
+    "measured-errors": errors_table,
+    "measured-parameters": parameters_table,
+    "measured-masses": masses_table,
+    "measured-residuals": residuals_table,
+    "measured-pendulum": pendulum_table,
 }
-"""Tables by the name of their marker in a page."""
+"""By the name of their marker in a page."""
 
 
-def ratios(units: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+def air_track(rows: pl.DataFrame) -> pl.DataFrame:
+    """Metrics of the air track as columns, in the order of the series."""
+    fits = wide(rows.filter(pl.col("experiment").is_in(list(SERIES))))
+    return text.arrange(fits.sort("seed", maintain_order=True), experiment=SERIES)
+
+
+def first_crop(rows: pl.DataFrame) -> pl.DataFrame:
+    """The same of the first seed, which alone has rows of single runs and of the law."""
+    fits = air_track(rows)
+    return fits.filter(seed=fits["seed"].min())
+
+
+def error_ratios(group: pl.DataFrame, constant: str) -> np.ndarray:
     """The error of the law over that of a constant, crop by crop."""
-    return [unit["errors"]["law"] / unit["errors"][name] for unit in units]
+    law, other = (
+        group.filter(model=model).drop_nulls("velocity_rmse")["velocity_rmse"] for model in (LAW, constant)
+    )
+    return (law / other).to_numpy()
 
 
-def _parameter(unit: Mapping[str, Any], beginning: str, word: str = "") -> Mapping[str, Any] | None:
-    named = (p for p in unit["parameters"] if p["name"].startswith(beginning) and word in p["name"])
-    return next(named, None)
+def _spread(group: pl.DataFrame) -> float:
+    errors = group["velocity_rmse"].drop_nulls().to_numpy()
+    return float(np.ptp(errors) / errors.mean())
 
 
-def _with_error(parameter: Mapping[str, Any] | None, unit: float = 1.0) -> str:
-    if parameter is None or parameter["value"] is None:
-        return MISSING
-    return mean_and_error(parameter["value"] / unit, parameter["standard_error"] / unit)
+def _count(group: pl.DataFrame, *, left_out: bool) -> str:
+    """Runs in which a collision was detected."""
+    return str(group.filter(pl.col("left_out") == left_out)["closing_speed"].count())
+
+
+def _mean(values: pl.Series) -> str:
+    return number(text.summarize(values).mean)
+
+
+def _with_error(metric: str, unit: float = 1.0) -> Cell:
+    """A parameter and its standard error, as multiples of a unit."""
+
+    def show(group: pl.DataFrame) -> str:
+        value, error = (text.measured(group, name) for name in (metric, f"{metric}_error"))
+        return mean_and_error(value[0] / unit, error[0] / unit) if len(value) else MISSING
+
+    return show
+
+
+def _of(model: str, show: Cell) -> Cell:
+    """A cell of one model's rows, which belong to no single run or speed."""
+    return lambda group: show(group.filter(pl.col("run").is_null(), pl.col("speed").is_null(), model=model))

@@ -1,54 +1,54 @@
 """The motions as moving pictures: the truth and every model side by side."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 
-from carom.plotting.gif import frame_samples, save_animation
-from carom.plotting.style import figure_style, look
+from carom.plotting.animation import write_animation
+from carom.plotting.style import figure_style, line_style
 from carom.reproduction.paper.experiments import EXPERIMENTS
-from carom.reproduction.paper.trials import Group, grouped, load_units
+from carom.reproduction.paper.trials import Trials, load_trials
 from carom.systems import AbstractSystem, NewtonsCradle
 
 ANIMATED = ("ball", "cradle")
 GHOST = "#BBBBBB"
 
 
-def write_animations(
-    units_folder: Path, figures_folder: Path, *, experiments: Sequence[str] = ANIMATED
-) -> list[Path]:
-    """Write `<experiment>.<protocol>.gif` for ball and cradle; returns the paths."""
-    figures_folder.mkdir(parents=True, exist_ok=True)
+def write_animations(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]:
+    """Write `<experiment>.<protocol>.gif` for ball and cradle, as `write_figures` does; returns the paths."""
+    figures.mkdir(parents=True, exist_ok=True)
     written = []
-    for (experiment, protocol), group in grouped(load_units(units_folder)).items():
-        if experiment in experiments:
-            path = figures_folder / f"{experiment}.{protocol}.gif"
-            write_animation(group, EXPERIMENTS[experiment].system, path)
+    for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
+        if experiment in ANIMATED:
+            path = figures / f"{experiment}.{protocol}.gif"
+            title = f"{EXPERIMENTS[experiment].title}, protocol “{protocol}”"
+            _animate(
+                load_trials(fits, trials, experiment, protocol), EXPERIMENTS[experiment].system, title, path
+            )
             written.append(path)
     return written
 
 
-def write_animation(group: Group, system: AbstractSystem, path: Path) -> None:
+def _animate(group: Trials, system: AbstractSystem, title: str, path: Path) -> None:
     """About ten seconds, whatever the motion takes; every model by the seed with the median error.
 
     A grey outline repeats the truth beside every model.
     """
-    score, arrays = next(iter(group.values())).score, next(iter(group.values())).arrays
-    motions = {"truth": arrays.truth_position}
-    titles = {"truth": "truth"}
-    for name, unit in group.items():
-        motions[name] = unit.arrays.forecast_position[unit.median_place]
-        titles[name] = f"{name.replace(' (', chr(10) + '(')}\nseed {unit.score.seeds[unit.median_place]}"
+    arrays = next(iter(group.values())).arrays
+    truth, time = arrays["truth_position"], arrays["time"]
+    motions, titles = {"truth": truth}, {"truth": "truth"}
+    for name, trial in group.items():
+        motions[name] = trial.forecast[0]
+        seed = trial.seeds[trial.median_index]
+        titles[name] = f"{name.replace(' (', chr(10) + '(')}\nseed {seed}"
     scene = _Cradle if isinstance(system, NewtonsCradle) else _Ball
     with figure_style():
         figure = Figure(figsize=(1.6 * len(motions), scene.panel_height + 0.85), dpi=100)
-        canvas = FigureCanvasAgg(figure)
         places = figure.subplots(1, len(motions), squeeze=False)[0]
         top = scene.panel_height / (scene.panel_height + 0.85)
         figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=top, wspace=0.04)
@@ -57,18 +57,15 @@ def write_animation(group: Group, system: AbstractSystem, path: Path) -> None:
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
             axes.set_title(titles[name], fontsize=8, linespacing=1.1)
-            scenes.append(scene(axes, motion, arrays.truth_position, look(name).color))
+            scenes.append(scene(axes, motion, truth, line_style(name).color))
         clock = figure.text(0.012, 0.97, "", fontsize=9, va="top")
-        frames = []
-        for sample in frame_samples(len(arrays.time)):
-            clock.set_text(
-                f"{score.title}, protocol “{score.protocol}”, median seeds, t = {arrays.time[sample]:.2f} s"
-            )
+
+        def show(sample: int) -> None:
+            clock.set_text(f"{title}, median seeds, t = {time[sample]:.2f} s")
             for drawn in scenes:
                 drawn.show(sample)
-            canvas.draw()
-            frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
-    save_animation(frames, path)
+
+        write_animation(figure, show, path, samples=len(time))
 
 
 class _Ball:
@@ -86,14 +83,14 @@ class _Ball:
         self.radius = 0.05 * top  # drawn larger than it is, and on the floor when its coordinate is 0
         (self.ghost,) = axes.plot([], [], "o", markersize=15, markerfacecolor="none", markeredgecolor=GHOST)
         (self.ball,) = axes.plot([], [], "o", markersize=15, color=color)
-        self.away = axes.text(0, 0.03 * top, "", ha="center", fontsize=8)
+        self.outside = axes.text(0, 0.03 * top, "", ha="center", fontsize=8)
 
     def show(self, sample: int) -> None:
         height = float(self.motion[sample])
         seen = self.range[0] < height + self.radius < self.range[1]
         self.ball.set_data([0.0] if seen else [], [height + self.radius] if seen else [])
-        away = f"at {height:.0f} m".replace("-", "−") if np.isfinite(height) else "diverged"
-        self.away.set_text("" if seen else away)
+        text = f"at {height:.0f} m".replace("-", "−") if np.isfinite(height) else "diverged"
+        self.outside.set_text("" if seen else text)
         self.ghost.set_data([0.0], [float(self.truth[sample]) + self.radius])
 
 

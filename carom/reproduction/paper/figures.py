@@ -1,96 +1,102 @@
-"""The paper's figures from finished units: one per experiment and protocol, and one for the ablations."""
+"""The paper's figures: one per experiment and protocol, and one for the ablations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec, SubplotSpec
 from matplotlib.lines import Line2D
 
 from carom.digits import number
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import DATA, figure_style, line, look, marked_line
-from carom.reproduction.paper.experiments import EXPERIMENTS
+from carom.plotting.style import DATA, figure_style, line, line_style, marked_line, save_figure
+from carom.reproduction.paper.experiments import ABLATIONS, EXPERIMENTS, ORACLE, OURS
 from carom.reproduction.paper.panels import (
+    ORACLE_COLOR,
     draw_contact,
     draw_energy,
+    draw_errors,
     draw_phase,
     draw_position,
     draw_slope,
     names_of,
-    with_contacts,
 )
-from carom.reproduction.paper.seed_panel import ORACLE_COLOR, draw_errors
-from carom.reproduction.paper.statistics import ABLATION, OURS
-from carom.reproduction.paper.trials import Group, grouped, load_oracle, load_units
+from carom.reproduction.paper.trials import Trials, load_errors, load_trials
 from carom.systems import AbstractSystem, NewtonsCradle, Pendulum
 
 ABLATIONS_NAME = "ablations"
 Panel = Callable[[Axes], None]
 
 
-def write_figures(units_folder: Path, figures_folder: Path) -> list[Path]:
-    """Draw everything that the units of a folder allow; returns the paths of the PNG files.
+def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]:
+    """Draw all experiments and ablations of some results; returns the paths of the PNG files.
 
     A figure is written as `<experiment>.<protocol>.png` and `.svg`, the ablations as `ablations.png`.
+
+    Arguments:
+        fits: as `carom.reproduction.paper.tables.fits_of` gives them.
+        trials: where the arrays of the trials are.
+        figures: where the figures go.
     """
-    groups, oracle = grouped(load_units(units_folder)), load_oracle(units_folder)
-    figures_folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for (experiment, protocol), group in groups.items():
-        if experiment in EXPERIMENTS:
-            name = f"{experiment}.{protocol}"
-            with figure_style():
-                figure = draw_experiment(group, EXPERIMENTS[experiment].system, oracle.get(name))
-                written.append(save_picture(figure, figures_folder / name))
-    variants = {key: group for key, group in groups.items() if key[0].startswith(ABLATION)}
-    if variants:
+    figures.mkdir(parents=True, exist_ok=True)
+    written, ablations = [], {}
+    for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
+        errors = load_errors(fits, experiment, protocol)
+        if experiment in ABLATIONS:
+            ablations[f"{ABLATIONS[experiment].title} (protocol “{protocol}”)"] = errors
+            continue
         with figure_style():
-            written.append(save_picture(draw_ablations(variants), figures_folder / ABLATIONS_NAME))
+            figure = draw_experiment(
+                load_trials(fits, trials, experiment, protocol), errors, experiment, protocol
+            )
+            written.append(save_figure(figure, figures / f"{experiment}.{protocol}"))
+    if ablations:
+        with figure_style():
+            written.append(save_figure(draw_ablations(ablations), figures / ABLATIONS_NAME))
     return written
 
 
-def draw_experiment(group: Group, system: AbstractSystem, oracle: Sequence[float] | None) -> Figure:
-    """Six panels: what moves, what was learned, and how good it is over all seeds."""
-    score = next(iter(group.values())).score
+def draw_experiment(group: Trials, errors: Trials, experiment: str, protocol: str) -> Figure:
+    """Six panels: the motion, what was learned, and the errors of all seeds."""
     figure = Figure(figsize=(12, 7.6), layout="constrained")
     grid = GridSpec(2, 3, figure=figure)
-    panels = _panels(group, system)
+    panels = _panels(group, EXPERIMENTS[experiment].system)
     for place, panel in zip([(0, 0), (0, 1), (0, 2), (1, 0)], panels, strict=True):
         panel(figure.add_subplot(grid[place]))
     _contact_panels(figure, grid[1, 1], group)
-    draw_errors(figure.add_subplot(grid[1, 2]), {name: unit.score for name, unit in group.items()}, oracle)
-    seeds = len(score.seeds)
+    draw_errors(figure.add_subplot(grid[1, 2]), errors)
+    seeds = len(next(iter(errors.values())).seeds)
     figure.suptitle(
-        f"{score.title} ({score.place}), protocol “{score.protocol}”\n"
+        f"{EXPERIMENTS[experiment].label}, protocol “{protocol}”\n"
         f"curves: for every model the seed whose error is the median of {seeds}; bands: all seeds",
         fontsize=11,
     )
-    figure.legend(handles=_legend(group, oracle), loc="outside lower center", ncols=4, handlelength=3.5)
+    figure.legend(handles=_legend(errors), loc="outside lower center", ncols=4, handlelength=3.5)
     return figure
 
 
-def draw_ablations(groups: dict[tuple[str, str], Group]) -> Figure:
-    """Errors over runs of every variant, one panel per ablation."""
-    columns = min(2, len(groups))
-    rows = -(-len(groups) // columns)
-    tallest = max(len(group) for group in groups.values())
+def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
+    """Errors over runs of every variant, one panel per ablation, by title."""
+    columns = min(2, len(ablations))
+    rows = -(-len(ablations) // columns)
+    tallest = max(len(variants) for variants in ablations.values())
     figure = Figure(figsize=(6 * columns, rows * (1.2 + 0.42 * tallest) + 0.6), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, ((_, protocol), group) in zip(places, groups.items(), strict=False):
-        title = next(iter(group.values())).score.title
-        scores = {name: unit.score for name, unit in group.items()}
-        draw_errors(axes, scores, None, title=f"{title} (protocol “{protocol}”)", like=OURS)
-    for axes in places[len(groups) :]:
+    for axes, (title, variants) in zip(places, ablations.items(), strict=False):
+        draw_errors(axes, variants, title=title, like=OURS)
+    for axes in places[len(ablations) :]:
         axes.set_axis_off()
-    handles = [_mark(look(OURS).marker, "one seed", 5.0, color=look(OURS).color), _mark("|", "median", 11.0)]
+    handles = [
+        _mark(line_style(OURS).marker, "one seed", 5.0, color=line_style(OURS).color),
+        _mark("|", "median", 11.0),
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
-def _panels(group: Group, system: AbstractSystem) -> list[Panel]:
+def _panels(group: Trials, system: AbstractSystem) -> list[Panel]:
     """The four panels that differ between systems."""
     names = names_of(system)
     learned: Panel = lambda axes: draw_slope(axes, group, names)  # noqa: E731 (a list of four alike)
@@ -116,30 +122,29 @@ def _panels(group: Group, system: AbstractSystem) -> list[Panel]:
     ]
 
 
-def _contact_panels(figure: Figure, place: SubplotSpec, group: Group) -> None:
+def _contact_panels(figure: Figure, place: SubplotSpec, group: Trials) -> None:
     """One lane per model with contacts: curves that are nearly always 0 would hide each other on one axis."""
-    models = with_contacts(group)
+    models = [trial for trial in group.values() if "contact_on_truth" in trial.arrays]
     lanes = place.subgridspec(max(1, len(models)), 1)
-    for index, unit in enumerate(models.values()):
+    for index, trial in enumerate(models):
         axes = figure.add_subplot(lanes[index])
-        draw_contact(axes, unit, first=index == 0, last=index == len(models) - 1)
+        draw_contact(axes, trial, first=index == 0, last=index == len(models) - 1)
 
 
-def _legend(group: Group, oracle: Sequence[float] | None) -> list[Line2D]:
-    """What the curves and marks are; every model with the seed that is drawn."""
+def _legend(errors: Trials) -> list[Line2D]:
+    """Curves and marks; every model with the seed that is drawn."""
     handles = [Line2D([], [], **line("truth")), Line2D([], [], **DATA, label="data of the first seed")]
-    for name, unit in group.items():
-        seed, error = unit.score.seeds[unit.median_place], unit.score.errors[unit.median_place]
-        handle = Line2D([], [], **marked_line(name))
-        handle.set_label(
-            f"{name}: seed {seed}, {'diverged' if np.isinf(error) else f'error {number(error)}'}"
-        )
-        handles.append(handle)
-    handles.append(_mark("v", "true touch", 4.0))
-    handles.append(_mark("|", "median error", 11.0))
-    if any(unit.score.paper is not None for unit in group.values()):
+    for name, trial in errors.items():
+        if name != ORACLE:
+            error = trial.errors[trial.median_index]
+            handle = Line2D([], [], **marked_line(name))
+            text = "diverged" if np.isinf(error) else f"error {number(error)}"
+            handle.set_label(f"{name}: seed {trial.seeds[trial.median_index]}, {text}")
+            handles.append(handle)
+    handles += [_mark("v", "true touch", 4.0), _mark("|", "median error", 11.0)]
+    if any(trial.paper is not None for trial in errors.values()):
         handles.append(_mark("D", "paper (± standard error)", 5.0, face="white"))
-    if oracle:
+    if ORACLE in errors:
         handles.append(_mark("x", "oracle: true equations, g fitted", 5.0, color=ORACLE_COLOR))
     return handles
 

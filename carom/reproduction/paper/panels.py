@@ -1,20 +1,24 @@
-"""The panels that figures are put together from: each draws one group of units on given axes.
+"""The panels of the paper's figures: each draws the models of one experiment and protocol on given axes.
 
 Curves of a model are those of the seed whose error is the median one; a band spans all seeds.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator
 
-from carom.plotting.style import DATA, line, look, marked_line
-from carom.reproduction.paper.trials import FinishedUnit, Group
+from carom.plotting.style import DATA, line, line_style, marked_line
+from carom.reproduction.paper.experiments import ORACLE
+from carom.reproduction.paper.trials import FinishedTrial, Trials
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import Trajectory
 
 Samples = Float[np.ndarray, "samples"]
+ORACLE_COLOR = "#707070"
 
 
 class Names(NamedTuple):
@@ -32,105 +36,93 @@ def names_of(system: AbstractSystem) -> Names:
     return Names("angle / rad", "angular velocity / (rad/s)", "∂U/∂q / (N m)")
 
 
-def draw_phase(axes: Axes, group: Group, names: Names, *, body: int, title: str) -> None:
+def draw_phase(axes: Axes, group: Trials, names: Names, *, body: int, title: str) -> None:
     """Velocity over position: truth, the noisy data of the first seed, and every model."""
-    arrays = _first(group).arrays
-    seen = [arrays.truth_position[:, body, 0], arrays.data_position[:, body, 0]]
-    moved = [arrays.truth_velocity[:, body, 0], arrays.data_velocity[:, body, 0]]
-    horizontal, vertical = _limits(seen, 0.12), _limits(moved, 0.12)
-    axes.plot(seen[1], moved[1], **DATA, rasterized=True)
-    axes.plot(seen[0], moved[0], **line("truth"))
-    for name, unit in group.items():
-        position, velocity = _forecast(unit, body)
-        _draw_curve(axes, name, _inside(position, horizontal), _inside(velocity, vertical))
+    arrays = _first(group)
+    position, velocity = (
+        {kind: arrays[f"{kind}_{name}"][:, body, 0] for kind in ("truth", "data")}
+        for name in ("position", "velocity")
+    )
+    horizontal, vertical = _limits([*position.values()], 0.12), _limits([*velocity.values()], 0.12)
+    axes.plot(position["data"], velocity["data"], **DATA, rasterized=True)
+    axes.plot(position["truth"], velocity["truth"], **line("truth"))
+    for name, trial in group.items():
+        q, v = (values[:, body, 0] for values in trial.forecast)
+        _draw_curve(axes, name, _inside(q, horizontal), _inside(v, vertical))
     axes.set(xlabel=names.position, ylabel=names.velocity, title=title, xlim=horizontal, ylim=vertical)
 
 
-def draw_position(axes: Axes, group: Group, names: Names) -> None:
+def draw_position(axes: Axes, group: Trials, names: Names) -> None:
     """Position of the first body over time."""
-    arrays = _first(group).arrays
-    limits = _limits([arrays.truth_position[:, 0, 0], arrays.data_position[:, 0, 0]], 0.12)
-    axes.plot(arrays.time, arrays.data_position[:, 0, 0], **DATA, rasterized=True)
-    axes.plot(arrays.time, arrays.truth_position[:, 0, 0], **line("truth"))
-    for name, unit in group.items():
-        _draw_curve(axes, name, arrays.time, _inside(_forecast(unit, 0)[0], limits))
-    which = " of ball 1" if arrays.truth_position.shape[1] > 1 else ""
+    arrays = _first(group)
+    time, truth, data = arrays["time"], arrays["truth_position"], arrays["data_position"][:, 0, 0]
+    limits = _limits([truth[:, 0, 0], data], 0.12)
+    axes.plot(time, data, **DATA, rasterized=True)
+    axes.plot(time, truth[:, 0, 0], **line("truth"))
+    for name, trial in group.items():
+        _draw_curve(axes, name, time, _inside(trial.forecast[0][:, 0, 0], limits))
+    which = " of ball 1" if truth.shape[1] > 1 else ""
     axes.set(xlabel="time / s", ylabel=names.position, title=f"position{which} over time", ylim=limits)
 
 
-def draw_energy(axes: Axes, group: Group, system: AbstractSystem, *, error: bool) -> None:
+def draw_energy(axes: Axes, group: Trials, system: AbstractSystem, *, error: bool) -> None:
     """Energy over time, or its difference from the true motion's."""
-    arrays = _first(group).arrays
-    true = _energies(system, arrays.time, arrays.truth_position, arrays.truth_velocity)
+    arrays = _first(group)
+    time = arrays["time"]
+    true = _energies(system, time, arrays["truth_position"], arrays["truth_velocity"])
     reference = true if error else np.zeros_like(true)
-    curves = {}
-    for name, unit in group.items():
-        place = unit.median_place
-        position, velocity = unit.arrays.forecast_position[place], unit.arrays.forecast_velocity[place]
-        curves[name] = _energies(system, arrays.time, position, velocity) - reference
-    # A model that gains energy without end must not squeeze the others: at most the true range again is seen.
+    curves = {name: _energies(system, time, *trial.forecast) - reference for name, trial in group.items()}
+    # A model that gains energy without end must not squeeze the others: twice the true range is shown.
     top = float(true.max())
     allowed = (-top, top) if error else (0.0, 2 * top)
     limits = _limits([np.clip(values, *allowed) for values in [true - reference, *curves.values()]], 0.1)
-    axes.plot(arrays.time, true - reference, **line("truth"))
+    axes.plot(time, true - reference, **line("truth"))
     for name, values in curves.items():
-        _draw_curve(axes, name, arrays.time, _inside(values, limits))
+        _draw_curve(axes, name, time, _inside(values, limits))
     label, title = ("forecast − truth / J", "energy error") if error else ("energy / J", "energy over time")
     axes.set(xlabel="time / s", ylabel=label, title=title, ylim=limits)
 
 
-def draw_slope(axes: Axes, group: Group, names: Names) -> None:
+def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
     """Learned ∂U/∂q; balls of a cradle share the axes, each over the side on which it swings."""
-    drawn = {name: unit for name, unit in group.items() if unit.arrays.slope_learned is not None}
+    drawn = [trial for trial in group.values() if "slope_learned" in trial.arrays]
     if not drawn:
         axes.set_axis_off()
         return
-    reference, medians = [], []
-    for index, (name, unit) in enumerate(drawn.items()):
-        grid, true, learned = unit.arrays.slope_grid, unit.arrays.slope_true, unit.arrays.slope_learned
-        assert grid is not None
-        assert true is not None
-        assert learned is not None
+    true, grid = drawn[0].arrays["slope_true"][:, :, 0], drawn[0].arrays["slope_grid"][:, :, 0]
+    axes.plot(grid, true, **line("truth"), zorder=3)
+    medians = []
+    for trial in drawn:
+        learned = trial.arrays["slope_learned"][..., 0]
         for body in range(grid.shape[1]):
-            places, of_seeds = grid[:, body, 0], learned[:, :, body, 0]
-            if index == 0:
-                axes.plot(places, true[:, body, 0], **line("truth"), zorder=3)
-                reference.append(true[:, body, 0])
-            look_of = look(name)
+            low, high = learned[:, :, body].min(0), learned[:, :, body].max(0)
             axes.fill_between(
-                places, of_seeds.min(0), of_seeds.max(0), color=look_of.color, alpha=0.2, linewidth=0
+                grid[:, body], low, high, color=line_style(trial.model).color, alpha=0.2, linewidth=0
             )
-            _draw_curve(axes, name, places, of_seeds[unit.median_place])
-            medians.append(of_seeds[unit.median_place])
+            medians.append(learned[trial.median_index, :, body])
+            _draw_curve(axes, trial.model, grid[:, body], medians[-1])
     # The median seeds set the range, down to 0 and up to twice the truth: a single wild seed leaves the axes.
-    width, size = float(np.ptp(reference)), float(np.max(np.abs(reference)))
-    allowed = float(np.min(reference)) - size, float(np.max(reference)) + size
-    shown = [*reference, *(np.clip(values, *allowed) for values in medians)]
+    width, size = float(np.ptp(true)), float(np.max(np.abs(true)))
+    allowed = float(np.min(true)) - size, float(np.max(true)) + size
+    shown = [true.ravel(), *(np.clip(values, *allowed) for values in medians)]
     limits = _limits(shown, 0.25, least=max(0.4 * width, 0.04 * size))
     axes.set(xlabel=names.position, ylabel=names.slope, title="learned slope of the potential", ylim=limits)
 
 
-def with_contacts(group: Group) -> Group:
-    """The models that predict contacts."""
-    return {name: unit for name, unit in group.items() if unit.arrays.contact_on_truth is not None}
-
-
-def draw_contact(axes: Axes, unit: FinishedUnit, *, first: bool, last: bool) -> None:
+def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -> None:
     """Probability of touch on the true states over time, the true touches as triangles above."""
-    arrays, look_of = unit.arrays, look(unit.model)
-    assert arrays.contact_on_truth is not None
-    probability = arrays.contact_on_truth[:, :, 0]  # the scores count this signal too
-    time, touch = arrays.time[1:], arrays.truth_contact[1:, 0]
-    axes.fill_between(
-        time, probability.min(0), probability.max(0), color=look_of.color, alpha=0.25, linewidth=0
-    )
-    axes.plot(time, probability[unit.median_place], color=look_of.color, linewidth=1.3)
+    arrays, color = trial.arrays, line_style(trial.model).color
+    probability = arrays["contact_on_truth"][:, :, 0]  # the metrics count this signal too
+    time, touch = arrays["time"][1:], arrays["truth_contact"][1:, 0]
+    axes.fill_between(time, probability.min(0), probability.max(0), color=color, alpha=0.25, linewidth=0)
+    axes.plot(time, probability[trial.median_index], color=color, linewidth=1.3)
     if touch.any():  # an empty curve breaks constrained layout
         axes.plot(time[touch], np.full(touch.sum(), 1.2), "kv", markersize=4)
-    axes.set(ylim=(-0.08, 1.3), xlim=(arrays.time[0], arrays.time[-1]))
+    axes.set(ylim=(-0.08, 1.3), xlim=(arrays["time"][0], arrays["time"][-1]))
     axes.set_yticks((0, 0.5, 1), ("0", "½", "1"))
     highest = float(np.max(probability, where=np.isfinite(probability), initial=0.0))
-    text = f"{unit.model}: at most {_three_digits(highest)} (all seeds)"
+    digits = f"{highest:.3f}" if highest >= 0.0005 or highest == 0 else f"{highest:.0e}"
+    text = f"{trial.model}: at most {digits} (all seeds)"
     axes.annotate(
         text, (0, 1), xytext=(0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=8
     )
@@ -140,22 +132,97 @@ def draw_contact(axes: Axes, unit: FinishedUnit, *, first: bool, last: bool) -> 
         axes.set_xlabel("time / s")
 
 
+def draw_errors(
+    axes: Axes, trials: Trials, *, title: str = "error over runs", like: str | None = None
+) -> None:
+    """One row per model on a logarithmic axis.
+
+    Dots are seeds and the long tick is their median. The diamond is the paper's number, with its standard
+    error where it printed one. What lies outside the axis, such as the oracle of a recording without noise or
+    a forecast that diverged, is an arrow at the edge. `like` names a model whose style all rows have.
+    """
+    low, high = _error_range(trials)
+    for row, (name, trial) in enumerate(trials.items()):
+        style = line_style(like or name)
+        color, marker = (ORACLE_COLOR, "x") if name == ORACLE else (style.color, style.marker)
+        if row % 2 == 0:  # shows which row a mark near its edge belongs to
+            axes.axhspan(row - 0.5, row + 0.5, color="#F4F4F4", zorder=0)
+        _draw_row(axes, row, trial.errors, (low, high), color=color, marker=marker)
+        if trial.paper is not None:
+            diamond = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "black"}
+            value, error = trial.paper
+            axes.errorbar(value, row + 0.34, xerr=error, capsize=3, linewidth=1.0, zorder=4, **diamond)
+    axes.set_xscale("log")
+    axes.set(xlim=(low, high), ylim=(len(trials) - 0.5, -0.5), xlabel="error (paper's RMSE)", title=title)
+    labels = [name.replace(" (", "\n(") if len(name) > 14 else name for name in trials]
+    axes.set_yticks(range(len(trials)), labels)
+    axes.grid(axis="y", visible=False)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    # Few decades leave too few labels: those in between are written too.
+    if high / low < 100:
+        axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+
+
+def _draw_row(
+    axes: Axes, row: int, errors: Sequence[float], limits: tuple[float, float], *, color: str, marker: str
+) -> None:
+    low, high = limits
+    values = np.array(errors, float)
+    # The same scatter every time, and neighbours in rank never on one line.
+    heights = row + 0.24 * np.resize([0.0, 0.7, -0.7, 1.0, -1.0, 0.35, -0.35], len(values))
+    inside = (values > low) & (values < high)
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.4} if marker not in "x+" else {}
+    axes.plot(
+        values[inside],
+        heights[inside],
+        linestyle="none",
+        marker=marker,
+        color=color,
+        markersize=6,
+        alpha=0.85,
+        **edge,
+    )
+    for outside, symbol, place, side in (
+        (values <= low, "<", low, "left"),
+        (~(values < high), ">", high, "right"),
+    ):
+        if outside.any():
+            axes.plot(
+                place, row, marker=symbol, color=color, markersize=7, clip_on=False, markeredgecolor="black"
+            )
+            axes.annotate(
+                f"{outside.sum()} of {len(values)}",
+                (place, row - 0.34),
+                xytext=(4 if side == "left" else -4, 0),
+                textcoords="offset points",
+                ha=side,
+                va="center",
+                fontsize=8,
+            )
+    median = float(np.median(values))
+    if low < median < high:
+        axes.plot([median, median], [row - 0.36, row + 0.36], color="black", linewidth=1.4, zorder=3)
+
+
+def _error_range(trials: Trials) -> tuple[float, float]:
+    """Holds all finite errors of models and the printed numbers; the oracle down to a hundredth of those."""
+    shown = [error for name, trial in trials.items() if name != ORACLE for error in trial.errors]
+    shown += [trial.paper.value for trial in trials.values() if trial.paper is not None]
+    finite = [error for error in shown if 0 < error < 1e6] or [1.0]
+    low, high = min(finite), max(finite)
+    oracle = trials[ORACLE].errors if ORACLE in trials else ()
+    return min([low, *(error for error in oracle if error > low / 100)]) / 2, high * 2
+
+
 def _draw_curve(axes: Axes, name: str, horizontal: Samples, vertical: Samples) -> None:
-    """A model's curve; nothing of one that left the numbers at once, on which markers cannot be spread."""
+    """A model's curve; nothing of one that diverged at once, on which markers cannot be spread."""
     if np.any(np.isfinite(horizontal) & np.isfinite(vertical)):
         axes.plot(horizontal, vertical, **marked_line(name))
 
 
-def _first(group: Group) -> FinishedUnit:
-    return next(iter(group.values()))
-
-
-def _forecast(unit: FinishedUnit, body: int) -> tuple[Samples, Samples]:
-    place = unit.median_place
-    return (
-        unit.arrays.forecast_position[place, :, body, 0],
-        unit.arrays.forecast_velocity[place, :, body, 0],
-    )
+def _first(group: Trials) -> Mapping[str, np.ndarray]:
+    return next(iter(group.values())).arrays
 
 
 def _energies(system: AbstractSystem, time: np.ndarray, position: np.ndarray, velocity: np.ndarray):
@@ -180,7 +247,3 @@ def _inside(values: Samples, limits: tuple[float, float]) -> Samples:
     width = limits[1] - limits[0]
     near = (values > limits[0] - width) & (values < limits[1] + width)
     return np.where(near, values, np.nan)
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.0e}"

@@ -1,204 +1,113 @@
-"""The report of a reproduction: one HTML page with every number and figure, and nothing to load."""
+"""The page of a reproduction: one HTML file with every number and figure, and nothing to load."""
 
-from collections.abc import Sequence
-from html import escape
+import tomllib
 from pathlib import Path
 
+import polars as pl
+from markupsafe import Markup
+
 from carom.digits import number
-from carom.report.page import figure_html, page, table_html
-from carom.reproduction.paper.comparison import experiment_names, experiment_table, summary_tables
-from carom.reproduction.paper.experiments import Protocol
+from carom.evaluation.results import Results
+from carom.evaluation.tables import measured, median_text
+from carom.report.page import Section, figure_html, list_html, render_page, table_html
+from carom.reproduction.paper.experiments import ABLATIONS, ALL, ORACLE
 from carom.reproduction.paper.figures import ABLATIONS_NAME
-from carom.reproduction.paper.remarks import REMARKS
-from carom.reproduction.paper.statistics import Score, orders, without_touch
-from carom.reproduction.paper.trials import KNOWN, FinishedUnit, load_oracle, load_units
+from carom.reproduction.paper.tables import experiment_table, findings, fits_of, summary_tables
 from carom.storage.atomic import atomic_write
 
-_PROTOCOLS = {
-    "text": (
-        "what the paper says: trajectories of ten points each, tanh, Adam at 1e-3, losses averaged over the "
-        "horizon, the contact signal trained on observed states"
-    ),
-    "published": (
-        "what the authors' code does: one recording in overlapping windows, softplus, Adam at 1e-2, losses "
-        "summed over the horizon, the contact signal trained on predicted states"
-    ),
-}
-_READING = """<p>The error is the paper's: the root of the squared error summed over the state and averaged
-over time, of one free forecast from the first state over the whole recording. A seed changes the noise and
-the initial weights; all seeds count, and a forecast that diverged counts as an infinite error. The held-out
-median is over start states that no recording starts from: for every seed the median of their errors, then
-the median over seeds. The oracle has the true equations and fits only gravity to the same noisy recordings.
-Velocities of ball and cradle lie half a step beside their positions, as in the authors' data, which is why
-even the true ball's energy shows small teeth.</p>"""
+_TEXTS = Path(__file__).with_name("remarks.toml")
+"""How to read the numbers, and remarks on every experiment."""
 
 
-def write_report(units_folder: Path, figures_folder: Path, out_path: Path, *, command: str) -> None:
-    """Write the page from the units of one folder and the pictures of another.
+def write_report(results: Results, figures: Path, out: Path, *, quick: bool = False) -> None:
+    """Write the page from results and the pictures that were made of them.
 
     Arguments:
-        units_folder: where `carom reproduce` keeps its units and `oracle.json`.
-        figures_folder: where `write_figures` and `write_animations` have written; what is missing there is
-            left out of the page, and the page says so.
-        out_path: the HTML file.
-        command: what was typed, to be shown.
+        results: as `carom reproduce` wrote them.
+        figures: where `write_figures` and `write_animations` have written; what is missing there is left out
+            of the page, and the page says so.
+        out: the HTML file.
+        quick: whether training was shortened, so that the numbers must not be taken for results.
     """
-    units, oracle = load_units(units_folder), load_oracle(units_folder)
-    scores = [unit.score for unit in units]
-    names = experiment_names(scores)
-    parts = [
-        "<main>",
-        "<h1>Contact dynamics from noisy recordings: the paper's experiments, run again</h1>",
-        f"<p>{escape(_overview(scores))}</p>",
-        *(f"<p><strong>{escape(warning)}</strong></p>" for warning in _warnings(units)),
-        _navigation(scores, names),
-        '<h2 id="summary">Does it come out?</h2>',
-        *(f"<p>{escape(sentence)}</p>" for sentence in _findings(scores)),
-        *(table_html(table) for table in summary_tables(scores)),
-        '<h2 id="reading">How to read the numbers</h2>',
-        _READING,
-        _protocol_list(scores),
+    fits, header = fits_of(results.rows), results.header
+    texts = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
+    names = fits["experiment"].unique(maintain_order=True).to_list()
+    warning = "The models were trained for two per cent of the epochs; these numbers are no results."
+    sections = [
+        Section("summary", "What is reproduced", [*findings(fits), *map(table_html, summary_tables(fits))]),
+        Section("reading", "How to read the numbers", [*texts["reading"], list_html(texts["protocols"])]),
     ]
-    for name in names:
-        chosen = [score for score in scores if score.experiment == name]
-        parts.append(f'<h2 id="{escape(name)}">{escape(_heading(chosen[0]))}</h2>')
-        parts.append(table_html(experiment_table(scores, oracle, name)))
-        parts += [f"<p>{escape(remark)}</p>" for remark in REMARKS.get(name, ())]
-        parts += _pictures(chosen, figures_folder)
-    ablations = figures_folder / f"{ABLATIONS_NAME}.png"
-    if any(score.is_ablation for score in scores) and ablations.exists():
-        parts.append('<h2 id="ablations">The ablations in one figure</h2>')
+    sections += [_section(fits.filter(experiment=name), name, figures, texts.get(name, [])) for name in names]
+    if any(name in ABLATIONS for name in names):
         alternative = (
             "Errors of all seeds for every variant, on a logarithmic axis; the tables above have them."
         )
         caption = "Every dot is a seed, the line is the median."
-        parts.append(figure_html(ablations, alternative=alternative, caption=caption))
-    parts += ["</main>", _provenance(units, command)]
-    with atomic_write(out_path) as temporary:
-        temporary.write_text(page("Carom: reproduction of the paper", "\n".join(parts)), encoding="utf-8")
+        blocks = _figure(figures / f"{ABLATIONS_NAME}.png", alternative, caption)
+        sections.append(Section("ablations", "The ablations in one figure", blocks))
+    versions = ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())
+    hours = number(float(measured(fits, "seconds").sum()) / 3600)
+    text = render_page(
+        "Carom: reproduction of the paper",
+        sections,
+        heading="Contact dynamics from noisy recordings: the paper's experiments, run again",
+        introduction=[_overview(fits)] + [Markup("<p><strong>{}</strong></p>").format(warning)] * quick,
+        footer=[
+            "Made by",
+            Markup("<pre><code>{}</code></pre>").format(header["command"]),
+            f"{versions}; on {header.get('machine', 'an unknown device')}; {hours} hours of training.",
+        ],
+    )
+    with atomic_write(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
-def _overview(scores: Sequence[Score]) -> str:
-    experiments = len({score.experiment for score in scores if not score.is_ablation})
-    runs = sum(len(score.seeds) for score in scores)
-    counts = {len(score.seeds) for score in scores}
-    seeds = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-    return f"{experiments} experiments, {runs} trained models, {seeds} seeds for every model and protocol."
+def _overview(fits: pl.DataFrame) -> str:
+    trained = fits.filter(pl.col("model") != ORACLE)
+    experiments = trained.filter(~pl.col("experiment").is_in(list(ABLATIONS)))["experiment"].n_unique()
+    counts = trained.group_by("experiment", "protocol", "model").len()["len"]
+    seeds = f"{counts.min()}" if counts.n_unique() == 1 else f"{counts.min()} to {counts.max()}"
+    return f"{experiments} experiments, {trained.height} trained models, {seeds} seeds for each."
 
 
-def _warnings(units: Sequence[FinishedUnit]) -> list[str]:
-    """Short runs made to see that everything works must not be taken for results."""
-    short = 0
-    for unit in units:
-        experiment, epochs = KNOWN.get(unit.experiment), unit.summary["settings"].get("epochs")
-        if experiment is not None and epochs is not None and unit.model in experiment.trained:
-            protocol: Protocol = "text" if unit.protocol == "text" else "published"
-            short += epochs < experiment.settings(protocol, unit.model).epochs
-    if not short:
+def _section(fits: pl.DataFrame, name: str, figures: Path, remarks: list[str]) -> Section:
+    """One experiment: its table, remarks, and the pictures of every protocol."""
+    blocks: list[str | Markup] = [table_html(experiment_table(fits, name)), *remarks]
+    if name in ABLATIONS:
+        return Section(name, f"Ablation: {ALL[name].title}", blocks)
+    for protocol in fits["protocol"].unique(maintain_order=True):
+        blocks.append(Markup("<h3>Protocol “{}”</h3>").format(protocol))
+        blocks += _pictures(fits.filter(protocol=protocol), name, protocol, figures)
+    return Section(name, ALL[name].label, blocks)
+
+
+def _pictures(fits: pl.DataFrame, name: str, protocol: str, figures: Path) -> list[str | Markup]:
+    experiment = ALL[name]
+    errors = {
+        model: median_text(rows["paper_rmse"])
+        for (model,), rows in fits.group_by("model", maintain_order=True)
+        if model != ORACLE
+    }
+    medians = ", ".join(f"{model} {error}" for model, error in errors.items())
+    still = _figure(
+        figures / f"{name}.{protocol}.png",
+        f"{experiment.label}, protocol {protocol}: six panels with phase portrait, motion or energy, learned "
+        f"slope of the potential, probability of touch, and errors over runs. Median errors: {medians}.",
+        "Curves are of the seed whose error is the median one (of an even number, the lower in the middle); "
+        "bands span all seeds. The data are those of the first seed.",
+    )
+    moving = _figure(
+        figures / f"{name}.{protocol}.gif",
+        f"Animation of {experiment.title}, protocol {protocol}: the truth and the median seeds of "
+        f"{', '.join(map(str, errors))} side by side.",
+        "The truth and every model side by side; grey outlines repeat the truth.",
+    )
+    folded = Markup("<details open><summary>Animation</summary>{}</details>")
+    return [*(still or ["The figure has not been drawn."]), *(folded.format(one) for one in moving)]
+
+
+def _figure(path: Path, alternative: str, caption: str) -> list[Markup]:
+    """The picture in the page; nothing where it has not been drawn."""
+    if not path.exists():
         return []
-    return [f"{short} of {len(units)} units were trained for fewer epochs than planned; they are no results."]
-
-
-def _findings(scores: Sequence[Score]) -> list[str]:
-    """The tables below in a sentence each."""
-    found = []
-    rows: dict[tuple[str, str], bool] = {}
-    for score in scores:
-        if score.in_table:
-            key = (score.experiment, score.model)
-            rows[key] = rows.get(key, False) or score.mean_within_bound
-    if rows:
-        found.append(
-            f"Of {len(rows)} rows of the printed tables, {sum(rows.values())} come out under at least one "
-            "protocol: the mean of all our seeds is at or below the printed mean plus its standard error."
-        )
-    kept = [score for score in scores if not score.is_ablation]
-    single = [score.at_or_below for score in kept if score.touch and not score.in_table]
-    shares = [share for share in single if share is not None]
-    if shares:
-        found.append(
-            f"The printed figures show single runs; {sum(share.count for share in shares)} of "
-            f"{sum(share.total for share in shares)} of ours are at or below their number."
-        )
-    compared = [order for order in orders(kept) if order.printed_below is not None]
-    if compared:
-        found.append(
-            f"In {sum(order.as_printed for order in compared)} of {len(compared)} comparisons (experiment, "
-            "protocol and baseline) more than half of the seeds have CD-Lagrange and the baseline in the "
-            "paper's order."
-        )
-    worse = [share for _, _, share in without_touch(kept)]
-    if worse:
-        found.append(
-            f"Without the touch signal the error of CD-Lagrange is larger in "
-            f"{sum(share.count for share in worse)} of {sum(share.total for share in worse)} runs."
-        )
-    return found
-
-
-def _navigation(scores: Sequence[Score], names: Sequence[str]) -> str:
-    titles = {score.experiment: _heading(score) for score in scores}
-    items = "".join(f'<li><a href="#{escape(name)}">{escape(titles[name])}</a></li>' for name in names)
-    return f'<nav aria-label="Experiments"><ul>{items}</ul></nav>'
-
-
-def _heading(score: Score) -> str:
-    return f"Ablation: {score.title}" if score.is_ablation else f"{score.title} ({score.place})"
-
-
-def _protocol_list(scores: Sequence[Score]) -> str:
-    protocols = dict.fromkeys(score.protocol for score in scores)
-    items = "".join(
-        f"<li><strong>{escape(name)}</strong>: {escape(_PROTOCOLS.get(name, 'a protocol of its own'))}.</li>"
-        for name in protocols
-    )
-    return f"<p>Protocols:</p><ul>{items}</ul>"
-
-
-def _pictures(scores: Sequence[Score], folder: Path) -> list[str]:
-    """Figure and animation of every protocol of one experiment."""
-    if scores[0].is_ablation:
-        return []
-    parts = []
-    for protocol in dict.fromkeys(score.protocol for score in scores):
-        chosen = [score for score in scores if score.protocol == protocol]
-        stem = f"{chosen[0].experiment}.{protocol}"
-        medians = ", ".join(f"{score.model} {number(score.spread.median)}" for score in chosen)
-        parts.append(f"<h3>Protocol “{escape(protocol)}”</h3>")
-        picture, animation = folder / f"{stem}.png", folder / f"{stem}.gif"
-        if picture.exists():
-            alternative = (
-                f"{_heading(chosen[0])}, protocol {protocol}: six panels with phase portrait, motion or "
-                f"energy, learned slope of the potential, probability of touch, and errors over runs. "
-                f"Median errors: {medians}."
-            )
-            caption = (
-                "Curves are of the seed whose error is the median one (of an even number, the lower in the "
-                "middle); bands span all seeds. The data are those of the first seed."
-            )
-            parts.append(figure_html(picture, alternative=alternative, caption=caption))
-        else:
-            parts.append("<p>The figure has not been drawn.</p>")
-        if animation.exists():
-            alternative = (
-                f"Animation of {chosen[0].title}, protocol {protocol}: the truth and the median seeds of "
-                f"{', '.join(score.model for score in chosen)} side by side."
-            )
-            caption = "The truth and every model side by side; grey outlines repeat the truth."
-            moving = figure_html(animation, alternative=alternative, caption=caption, kind="moving")
-            parts.append(f"<details open><summary>Animation</summary>\n{moving}\n</details>")
-    return parts
-
-
-def _provenance(units: Sequence[FinishedUnit], command: str) -> str:
-    """Command, versions, machine and time."""
-    versions = sorted(
-        {f"{name} {version}" for unit in units for name, version in unit.summary.get("versions", {}).items()}
-    )
-    devices = sorted({str(unit.summary.get("device", "unknown")) for unit in units})
-    hours = sum(float(unit.summary.get("seconds", 0.0)) for unit in units) / 3600
-    return (
-        f"<footer><p>Made by</p><pre><code>{escape(command)}</code></pre>"
-        f"<p>{escape(', '.join(versions))}; device: {escape(', '.join(devices))}; "
-        f"{number(hours)} hours of training.</p></footer>"
-    )
+    return [figure_html(path, alternative=alternative, caption=caption, animated=path.suffix == ".gif")]

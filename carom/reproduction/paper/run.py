@@ -1,35 +1,35 @@
 """Running the paper's experiments: all seeds of a model train together, and what is finished is kept."""
 
-import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-import carom
 from carom.data import Recording, add_noise
 from carom.data.recording import run_from_trajectory
 from carom.evaluation import fit_oracle, paper_rmse
-from carom.execution.tasks import unfinished
-from carom.execution.workers import Task, Tell, run_tasks
-from carom.mechanics import Scene
+from carom.evaluation.results import tidy_rows
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.models import MODELS, forecast_many
-from carom.reproduction.paper.experiments import Experiment, Protocol
+from carom.reproduction.paper.experiments import ABLATIONS, ORACLE, Experiment, Protocol
 from carom.reproduction.paper.published import published_motion
-from carom.reproduction.paper.scores import held_out_starts, illustration, score_row, single
+from carom.reproduction.paper.scores import figure_arrays, held_out_starts, score, single
 from carom.storage.fingerprint import fingerprint
-from carom.storage.result_file import read_result, write_arrays, write_result
+from carom.storage.result_file import write_arrays
 from carom.systems import AbstractSystem
-from carom.training import fit_many
+from carom.training import train_many
 from carom.types import State, Trajectory
+
+ORACLE_COST = 0.1
+"""Work of the oracle relative to the training of one model of the experiment, roughly."""
 
 
 @dataclass(frozen=True)
-class Unit:
+class Trial:
     """One model of one experiment under one protocol, with all its seeds."""
 
     experiment_name: str
@@ -43,11 +43,6 @@ class Unit:
         return f"{self.experiment_name}, {self.protocol}, {self.model_name}"
 
     @property
-    def stem(self) -> str:
-        words = "".join(c if c.isalnum() or c in ".-" else " " for c in self.model_name).split()
-        return f"{self.experiment_name}.{self.protocol}.{'_'.join(words)}"
-
-    @property
     def gradient_steps(self) -> int:
         """Updates of the weights, of all seeds together."""
         settings = self.experiment.settings(self.protocol, self.model_name)
@@ -57,9 +52,9 @@ class Unit:
     @property
     def cost(self) -> float:
         """Work to do, for the order of tasks and the estimate of the time left."""
-        return self.gradient_steps * self.experiment.settings(self.protocol, self.model_name).horizon
+        return float(self.gradient_steps * self.experiment.settings(self.protocol, self.model_name).horizon)
 
-    def shortened(self, share: float) -> "Unit":
+    def shortened(self, share: float) -> "Trial":
         """The same with a share of the epochs."""
         experiment = self.experiment
         epochs = max(1, round(share * experiment.epochs))
@@ -75,27 +70,45 @@ class Unit:
 
 
 def plan(
-    experiments: dict[str, Experiment], protocols: Sequence[Protocol], seeds: Sequence[int]
-) -> list[Unit]:
-    """All units of a reproduction."""
+    experiments: Mapping[str, Experiment], protocols: Sequence[Protocol], seeds: Sequence[int]
+) -> list[Trial]:
+    """All trials of some experiments."""
     return [
-        Unit(name, experiment, protocol, model, tuple(seeds))
+        Trial(name, experiment, protocol, model, tuple(seeds))
         for name, experiment in experiments.items()
         for protocol in protocols
         for model in experiment.trained
     ]
 
 
-def run_units(
-    units: Sequence[Unit], folder: Path, *, workers: int = 1, progress: Tell | None = None
-) -> list[dict[str, Any]]:
-    """Run what is not yet in `folder` and give the summary of every unit; a killed run continues here."""
-    summaries = [_finished(unit, folder) for unit in units]
-    missing = [index for index, summary in enumerate(summaries) if summary is None]
-    tasks = [Task(partial(_run_unit, units[index], folder), units[index].cost) for index in missing]
-    for index, summary in zip(missing, run_tasks(tasks, workers=workers, progress=progress), strict=True):
-        summaries[index] = summary
-    return [summary for summary in summaries if summary is not None]
+def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Task]:
+    """The training of every trial, and the oracle of every experiment and protocol."""
+    tasks: list[Task] = []
+    recorded: dict[tuple[str, Protocol], Trial] = {}
+    for trial in trials:
+        path = folder / f"{trial_stem(trial.experiment_name, trial.protocol, trial.model_name)}.json"
+        tasks.append(Task(_train, (trial, path), trial.cost, path, trial.fingerprint))
+        # Without noise the oracle is the truth, and an ablation has the recordings of its experiment.
+        if trial.experiment.noise > 0 and trial.experiment_name not in ABLATIONS:
+            recorded.setdefault((trial.experiment_name, trial.protocol), trial)
+    for (name, protocol), trial in recorded.items():
+        # Without the models and their epochs, which the oracle does not depend on.
+        known = replace(trial.experiment, epochs=0, published_epochs=0, trained={})
+        path = folder / f"{trial_stem(name, protocol, ORACLE)}.json"
+        mark = fingerprint(known, protocol, trial.seeds)
+        tasks.append(Task(_fit_oracles, (trial,), ORACLE_COST * trial.cost, path, mark))
+    return tasks
+
+
+def trial_stem(experiment: str, protocol: str, model: str) -> str:
+    """The name of a trial's files.
+
+    Example:
+        >>> trial_stem("ball", "text", "CD-Lagrange (no touch)")
+        'ball.text.CD-Lagrange_no_touch'
+    """
+    words = "".join(c if c.isalnum() or c in ".-" else " " for c in model).split()
+    return f"{experiment}.{protocol}.{'_'.join(words)}"
 
 
 def record(experiment: Experiment, protocol: Protocol, seed: int) -> tuple[Recording, Trajectory]:
@@ -116,88 +129,68 @@ def _motion(experiment: Experiment, protocol: Protocol, system: AbstractSystem, 
     )
 
 
-def _run_unit(unit: Unit, folder: Path, tell: Tell) -> dict[str, Any]:
-    experiment, protocol, name = unit.experiment, unit.protocol, unit.model_name
-    trained = experiment.trained[name]
+def _train(trial: Trial, path: Path, report: ProgressCallback) -> Result:
+    """Train all seeds of a trial; rows of metrics are returned, arrays for the figures are written."""
+    experiment, protocol, name = trial.experiment, trial.protocol, trial.model_name
+    trained, system = experiment.trained[name], experiment.system
     settings, options = experiment.settings(protocol, name), experiment.options(protocol, name)
-    recorded = [record(experiment, protocol, seed) for seed in unit.seeds]
-    truth = recorded[0][1]
-    recordings = [_with(recording, trained.scene) for recording, _ in recorded]
-    kind = MODELS[trained.model]
+    recordings = [_with_scene(record(experiment, protocol, seed)[0], trained.scene) for seed in trial.seeds]
     models = [
-        kind.for_recording(recording, key=jax.random.key(seed), **options)
-        for recording, seed in zip(recordings, unit.seeds, strict=True)
+        MODELS[trained.model].for_recording(recording, key=jax.random.key(seed), **options)
+        for recording, seed in zip(recordings, trial.seeds, strict=True)
     ]
-    path = folder / f"{unit.stem}.json"
-    fits = fit_many(
-        models, recordings, settings, seeds=unit.seeds, progress=tell, checkpoints=unfinished(path)
+    fits = train_many(
+        models,
+        recordings,
+        settings,
+        seeds=trial.seeds,
+        progress=report,
+        checkpoints=checkpoint_directory(path),
     )
-
-    steps = experiment.samples(protocol) - 1
-    starts = held_out_starts(experiment.system)
-    held_out = [_motion(experiment, protocol, experiment.system, start) for start in starts]
-    stacked_starts = jax.tree.map(lambda *x: jnp.stack(x), single(experiment.system.start), *starts)
-    predicted = [forecast_many(fit.model, stacked_starts, steps) for fit in fits]
-    rows = [
-        score_row(experiment.system, seed, fit.model, motions, truth, held_out)
-        for seed, fit, motions in zip(unit.seeds, fits, predicted, strict=True)
-    ]
-    summary = {
-        "experiment": unit.experiment_name,
-        "title": experiment.title,
-        "place": experiment.place,
-        "model": name,
-        "protocol": protocol,
-        "recipe": "paper",
-        "truth": "published",
-        "velocity_grid": "sample",
-        "touch": settings.touch if trained.model in ("cd-lagrange", "contact-resnet") else "none",
-        "paper": None if trained.paper is None else list(trained.paper),
-        "settings": asdict(settings),
-        "options": options,
-        "scene": trained.scene,
-        "seconds": fits[0].seconds,
-        "steps_per_seed": unit.gradient_steps // len(unit.seeds),
-        "versions": {"carom": carom.__version__, "jax": jax.__version__},
-        "device": jax.devices()[0].device_kind,
-        "fingerprint": unit.fingerprint,
-        "rows": rows,
-    }
-    arrays = illustration(experiment.system, truth, recorded, fits, predicted)
+    starts = [single(system.start), *held_out_starts(system)]
+    # The truth of the recorded start is in double precision, as the data are.
+    truths = [_motion(experiment, protocol, system, start) for start in [system.start, *starts[1:]]]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
+    predicted = [forecast_many(fit.model, stacked, experiment.samples(protocol) - 1) for fit in fits]
+    has_contacts = trained.model in ("cd-lagrange", "contact-resnet")
+    keys = _keys(trial, name) | {"recipe": "paper", "touch": settings.touch if has_contacts else "none"}
+    rows = []
+    for seed, fit, motions in zip(trial.seeds, fits, predicted, strict=True):
+        metrics = score(fit.model, system, motions, truths) | {"seconds": fit.seconds / len(fits)}
+        rows += tidy_rows(keys | {"seed": seed}, metrics)
+    arrays = figure_arrays(system, truths[0], recordings[0].runs[0], [fit.model for fit in fits], predicted)
     write_arrays(path.with_suffix(".npz"), arrays)
-    write_result(path, summary)
-    shutil.rmtree(unfinished(path), ignore_errors=True)
-    return summary
+    return {"rows": rows}
 
 
-def oracle_errors(
-    experiment: Experiment, protocol: Protocol, seeds: Sequence[int], tell: Tell
-) -> list[float]:
+def _fit_oracles(trial: Trial, report: ProgressCallback) -> Result:
     """The error of the true equations with gravity fitted to each seed's recording."""
+    experiment, protocol = trial.experiment, trial.protocol
     system, start = experiment.system, experiment.system.start
 
     def solve(candidate: AbstractSystem, start: State, steps: int) -> Trajectory:
         return _motion(experiment, protocol, candidate, start)
 
-    errors = []
-    for done, seed in enumerate(seeds):
-        tell(done / len(seeds))
+    rows = []
+    for done, seed in enumerate(trial.seeds):
+        report(done / len(trial.seeds))
         recording, truth = record(experiment, protocol, seed)
         fit = fit_oracle(system, recording, bounds={"gravity": (9.0, 10.6)}, solve=solve)
-        errors.append(paper_rmse(_motion(experiment, protocol, fit.system, start), truth))
-    return errors
+        error = paper_rmse(_motion(experiment, protocol, fit.system, start), truth)
+        rows += tidy_rows(_keys(trial, ORACLE) | {"seed": seed}, {"paper_rmse": error})
+    return {"rows": rows}
 
 
-def _with(recording: Recording, changes: dict[str, Any]) -> Recording:
+def _keys(trial: Trial, model: str) -> dict[str, Any]:
+    return {
+        "experiment": trial.experiment_name,
+        "model": model,
+        "protocol": trial.protocol,
+        "truth": "published",
+    }
+
+
+def _with_scene(recording: Recording, changes: dict[str, Any]) -> Recording:
     """The recording with a changed scene."""
-    scene: Scene | None = recording.scene
-    assert scene is not None
-    return recording.with_scene(replace(scene, **changes)) if changes else recording
-
-
-def _finished(unit: Unit, folder: Path) -> dict[str, Any] | None:
-    path = folder / f"{unit.stem}.json"
-    if not path.exists() or not path.with_suffix(".npz").exists():
-        return None
-    summary = read_result(path)
-    return summary if summary.get("fingerprint") == unit.fingerprint else None
+    assert recording.scene is not None
+    return recording.with_scene(replace(recording.scene, **changes)) if changes else recording

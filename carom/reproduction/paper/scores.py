@@ -1,14 +1,21 @@
-"""Scores of one trained model, on the recorded span and from held-out starts, and what figures need of it."""
+"""Metrics of one trained model on the recorded span and from held-out starts, and the arrays of figures."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
+from carom.data import Run
 from carom.evaluation import contact_score, paper_rmse, position_rmse, velocity_rmse
-from carom.models import AbstractModel, CDLagrangeNetwork, VariationalIntegratorNetwork, forecast_many
+from carom.models import (
+    AbstractModel,
+    CDLagrangeNetwork,
+    Forecast,
+    VariationalIntegratorNetwork,
+    forecast_many,
+)
 from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle
 from carom.types import State, Trajectory
 
@@ -46,7 +53,7 @@ def single(state: State) -> State:
 def held_out_forecasts(
     model: AbstractModel, starts: Sequence[State], motions: Sequence[Trajectory]
 ) -> tuple[list[float], int]:
-    """Errors from held-out starts, and the impacts there that come at a wrong sample, or not, or unasked."""
+    """Errors from held-out starts, and the number of impacts there that are mistimed, missed or spurious."""
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
     predicted = forecast_many(model, stacked, len(motions[0].time) - 1)
     errors, wrong = [], 0
@@ -59,42 +66,49 @@ def held_out_forecasts(
     return errors, wrong
 
 
-def score_row(
-    system: AbstractSystem, seed: int, model: AbstractModel, motions, truth: Trajectory, held_out
-) -> dict[str, Any]:
-    """All scores of one seed; index 0 of `motions` starts where the recording does, the rest are held out."""
-    velocities = model.predicts_velocity
-    first = jax.tree.map(lambda x: x[0], motions)
+def score(
+    model: AbstractModel, system: AbstractSystem, predicted: Forecast, truths: Sequence[Trajectory]
+) -> dict[str, float]:
+    """All metrics of one seed.
+
+    Arguments:
+        model: as it was trained.
+        system: the true mechanics.
+        predicted: forecasts from the recorded start and then from the held-out ones.
+        truths: the true motions from the same starts.
+    """
+    first, truth = jax.tree.map(lambda x: x[0], predicted), truths[0]
     errors = [
-        paper_rmse(jax.tree.map(lambda x, i=i: x[i + 1], motions), motion, velocities=velocities)
-        for i, motion in enumerate(held_out)
+        paper_rmse(jax.tree.map(lambda x, i=i: x[i], predicted), motion, velocities=model.predicts_velocity)
+        for i, motion in enumerate(truths)
     ]
-    row: dict[str, Any] = {
-        "seed": seed,
-        "paper_rmse": paper_rmse(first, truth, velocities=velocities),
+    # A forecast that diverged counts as an infinite error.
+    held_out = np.nan_to_num(errors[1:], nan=np.inf)
+    metrics = {
+        "paper_rmse": errors[0],
         "position_rmse": position_rmse(first, truth),
         "velocity_rmse": velocity_rmse(first, truth),
-        "held_out_paper_rmse": errors,
+        "held_out_median": float(np.median(held_out)),
     }
     if first.contact.shape[1]:
-        score = contact_score(np.asarray(first.contact[:, 0]) > 0.5, truth.contact[:, 0])
-        row |= {
-            "true_impacts": score.true_events,
-            "mistimed": score.mistimed,
-            "missed": score.missed,
-            "spurious": score.spurious,
+        contact = contact_score(np.asarray(first.contact[:, 0]) > 0.5, truth.contact[:, 0])
+        metrics |= {
+            "true_impacts": contact.true_events,
+            "mistimed": contact.mistimed,
+            "missed": contact.missed,
+            "spurious": contact.spurious,
             "highest_contact_probability": float(np.max(first.contact)),
         }
     if isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
         learned, true = slopes(model, system, slope_grid(truth))
-        row["slope_rmse"] = float(np.sqrt(np.mean((learned - true) ** 2)))
-        row["slope_range"] = float(np.ptp(learned))
+        metrics["slope_rmse"] = float(np.sqrt(np.mean((learned - true) ** 2)))
+        metrics["slope_range"] = float(np.ptp(learned))
     if isinstance(model, CDLagrangeNetwork) and model.learned_damping is not None:
-        row["damping"] = float(model.learned_damping()[0, 0])
-    return row
+        metrics["damping"] = float(model.learned_damping()[0, 0])
+    return metrics
 
 
-def slope_grid(truth: Trajectory) -> np.ndarray:
+def slope_grid(truth: Trajectory) -> Float[np.ndarray, "points bodies dimension"]:
     """101 positions across the range of the motion, all coordinates together."""
     low, high = truth.position.min(axis=0), truth.position.max(axis=0)
     return low + np.linspace(0, 1, 101)[:, None, None] * (high - low)
@@ -102,39 +116,44 @@ def slope_grid(truth: Trajectory) -> np.ndarray:
 
 def slopes(model, system: AbstractSystem, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """∂U/∂q as learned and as it is."""
-    places = jnp.asarray(grid, jnp.float32)
-    return np.asarray(jax.vmap(model.potential.gradient)(places)), np.asarray(
-        jax.vmap(jax.grad(system.potential))(places)
+    points = jnp.asarray(grid, jnp.float32)
+    return np.asarray(jax.vmap(model.potential.gradient)(points)), np.asarray(
+        jax.vmap(jax.grad(system.potential))(points)
     )
 
 
-def illustration(
-    system: AbstractSystem, truth: Trajectory, recorded, fits, predicted
+def figure_arrays(
+    system: AbstractSystem,
+    truth: Trajectory,
+    data: Run,
+    models: Sequence[AbstractModel],
+    predicted: Sequence[Forecast],
 ) -> dict[str, np.ndarray]:
-    """What the figures need, for all seeds."""
-    noisy = recorded[0][0].runs[0]
+    """What `carom.reproduction.paper.figures` draws of one trial.
+
+    The data are those of the first seed, forecasts and learned functions of all seeds, in their order.
+    `contact_on_truth[:, n]` is the probability of touch in the step that arrives at sample n + 1.
+    """
+    assert data.velocity is not None
     arrays = {
         "time": truth.time,
         "truth_position": truth.position,
         "truth_velocity": truth.velocity,
         "truth_contact": truth.contact,
-        "data_position": noisy.position,
-        "data_velocity": noisy.velocity,
+        "data_position": data.position,
+        "data_velocity": data.velocity,
         "forecast_position": np.stack([motions.position[0] for motions in predicted]),
         "forecast_velocity": np.stack([motions.velocity[0] for motions in predicted]),
-        "forecast_contact": np.stack([motions.contact[0] for motions in predicted]),
-        "state_loss": np.stack([fit.history.state for fit in fits]),
     }
-    model = fits[0].model
-    if model.contact.size:
+    if models[0].contact.size:
         states = State(
             jnp.asarray(truth.position[:-1], jnp.float32), jnp.asarray(truth.velocity[:-1], jnp.float32)
         )
-        on_truth = [jax.nn.sigmoid(jax.vmap(fit.model.contact_logits)(states)) for fit in fits]
+        on_truth = [jax.nn.sigmoid(jax.vmap(model.contact_logits)(states)) for model in models]
         arrays["contact_on_truth"] = np.stack([np.asarray(values) for values in on_truth])
-    if isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
+    if isinstance(models[0], CDLagrangeNetwork | VariationalIntegratorNetwork):
         grid = slope_grid(truth)
-        learned = [slopes(fit.model, system, grid) for fit in fits]
+        learned = [slopes(model, system, grid) for model in models]
         arrays |= {
             "slope_grid": grid,
             "slope_true": learned[0][1],

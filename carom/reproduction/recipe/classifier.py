@@ -1,16 +1,9 @@
-"""The paper's contact classifier against a learned gap: which of the two times impacts right, all else equal.
+"""The contact classifier of the paper against a learned gap, all else equal: which times impacts right."""
 
-Balls are dropped from random states, one bounce each, and fitted by the recipe `carom` with touch observed.
-The gap is that of the fit. The classifier is trained on the states that the fit found, nearly free of noise,
-and on the recorded touch. In forecasts from other starts each decides which steps touch, in one and the same
-fitted model.
-"""
-
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -19,120 +12,71 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Key
 
-from carom.data import Recording, simulate
-from carom.estimation import LatentFit, LatentSettings, fit_latent_many
-from carom.evaluation import contact_score, paper_rmse
-from carom.execution.tasks import Piece, Result, run_pieces, unfinished
-from carom.execution.workers import Tell
+from carom.data import Recording
+from carom.estimation import Fit, fit_recordings
+from carom.evaluation import paper_rmse
+from carom.evaluation.results import tidy_rows
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
-from carom.models import ImpactNetwork, forecast_many
+from carom.models import Mechanism, forecast_many
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
+from carom.reproduction.recipe.configuration import (
+    CASES,
+    CLASSIFIER_STARTS,
+    CLASSIFIER_STEPS,
+    HEIGHTS,
+    Case,
+    ClassifierTraining,
+    drops,
+)
+from carom.reproduction.recipe.run import Metrics, impact_metrics
 from carom.storage.fingerprint import fingerprint
-from carom.systems import BouncingBall
 from carom.types import State
 
-BOUNCES = (1, 2, 3, 5, 10, 20)
-HEIGHTS = (1.0, 3.0)
-"""From where balls are dropped, in metres."""
-HELD_OUT = {"as recorded": HEIGHTS, "higher": (4.0, 6.0)}
-"""From where they are dropped in forecasts; the second makes impacts faster than any recorded."""
-HELD_OUT_STARTS, HELD_OUT_STEPS = 40, 150
-HIDDEN = (100, 100)
-"""The paper's contact network."""
-STEPS, BATCH, RATE = 2000, 256, 1e-2
-"""Of the classifier's training by Adam, whose rate falls to zero along a cosine."""
-BALL = BouncingBall(radius=0.01)
-Truth = Literal["exact", "scheme"]
+
+def classifier_tasks(seeds: Sequence[int], folder: Path, *, cases: Sequence[Case] = CASES) -> list[Task]:
+    """All cases, all seeds of one together."""
+    tasks = []
+    for case in cases:
+        path = folder / f"{case.truth}.bounces-{case.bounces}.json"
+        mark = fingerprint(case, case.settings, seeds, HEIGHTS, CLASSIFIER_STARTS, CLASSIFIER_STEPS)
+        arguments = case, tuple(seeds), checkpoint_directory(path)
+        tasks.append(Task(_run_case, arguments, case.bounces + 5, path, mark))
+    return tasks
 
 
-@dataclass(frozen=True)
-class Case:
-    """What is recorded of every seed: some drops of a ball, with one bounce each.
-
-    Arguments:
-        truth: event-exact motion, fitted with the constraint-exact step; or that of the CD-Lagrange step,
-            fitted with the same.
-        bounces: number of drops.
-    """
-
-    truth: Truth
-    bounces: int
-    steps: int = 60
-    step_size: float = 0.02
-    noise: float = 0.05
-
-    def motions(self, starts: Sequence[State], *, steps: int, noise: float = 0.0, seed: int = 0) -> Recording:
-        """One run per start."""
-        grid = "half" if self.truth == "exact" else "sample"
-        return simulate(
-            BALL, steps=steps, step_size=self.step_size, starts=starts, truth=self.truth, velocity_grid=grid,
-            noise=noise, seed=seed,
-        )  # fmt: skip
-
-    def record(self, seed: int) -> Recording:
-        """The recording of one seed; more bounces are those of fewer and others."""
-        starts = drops(np.random.default_rng([seed, 0]), BOUNCES[-1], HEIGHTS)[: self.bounces]
-        return self.motions(starts, steps=self.steps, noise=self.noise, seed=seed)
-
-    @property
-    def settings(self) -> LatentSettings:
-        scheme = "constraint_exact" if self.truth == "exact" else "cd_lagrange"
-        # A ball in plain gravity needs no large network, and both deciders have the same one.
-        return LatentSettings(touch="observed", scheme=scheme, hidden=16, starts=2)
-
-
-CASES = tuple(Case(truth, bounces) for truth in ("exact", "scheme") for bounces in BOUNCES)
-
-
-def drops(generator: np.random.Generator, count: int, heights: tuple[float, float]) -> list[State]:
-    """Start states at random heights and speeds; from 1 to 3 m a ball bounces just once within 1.2 s."""
-    positions, speeds = generator.uniform(*heights, count), generator.uniform(-1, 1, count)
-    return [State(jnp.full((1, 1), q), jnp.full((1, 1), v)) for q, v in zip(positions, speeds, strict=True)]
-
-
-def run_cases(
-    cases: Sequence[Case],
-    seeds: Sequence[int],
-    folder: Path,
-    *,
-    workers: int = 1,
-    progress: Tell | None = None,
-) -> list[Result]:
-    """The scores of every case, all its seeds together; a killed run continues in its folder."""
-    pieces = [_piece(case, tuple(seeds), folder) for case in cases]
-    return run_pieces(pieces, workers=workers, progress=progress)
-
-
-def _piece(case: Case, seeds: tuple[int, ...], folder: Path) -> Piece:
-    path = folder / f"{case.truth}.bounces-{case.bounces}.json"
-    training = (HIDDEN, STEPS, BATCH, RATE)
-    held_out = (HELD_OUT, HELD_OUT_STARTS, HELD_OUT_STEPS)
-    mark = fingerprint(case, case.settings, seeds, training, held_out)
-    return Piece(path, mark, partial(_run_case, case, seeds, unfinished(path)), case.bounces + 5)
-
-
-def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, tell: Tell) -> Result:
+def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     recordings = [case.record(seed) for seed in seeds]
-    fits = fit_latent_many(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
-    tell(0.6)
-    classifiers = train_classifiers(fits, recordings, seeds)
-    tell(0.9)
-    lines: list[dict[str, Any]] = [{"seed": seed} for seed in seeds]
-    for name, heights in HELD_OUT.items():
-        starts = drops(np.random.default_rng(2021), HELD_OUT_STARTS, heights)
-        truth = case.motions(starts, steps=HELD_OUT_STEPS)
-        together = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
-        for line, fit, classifier in zip(lines, fits, classifiers, strict=True):
-            by_gap = forecast_many(fit.model, together, HELD_OUT_STEPS)
-            by_classifier = forecast_by_classifier(fit.model, classifier, together, HELD_OUT_STEPS)
-            line[name] = {"gap": _score(by_gap, truth), "classifier": _score(by_classifier, truth)}
-    return {"truth": case.truth, "bounces": case.bounces, "noise": case.noise, "rows": lines}
+    fits = fit_recordings(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
+    report(0.6)
+    classifiers = train_classifiers(fits, recordings, seeds, case.training)
+    report(0.9)
+    known = {"experiment": "classifier", "recipe": "carom", "truth": case.truth, "touch": "observed"}
+    known |= {"noise": case.noise, "bounces": case.bounces}
+    rows = []
+    for name, heights in HEIGHTS.items():
+        starts = drops(np.random.default_rng(2021), CLASSIFIER_STARTS, heights)
+        truth = case.motions(starts, steps=CLASSIFIER_STEPS)
+        stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
+        for seed, fit, classifier in zip(seeds, fits, classifiers, strict=True):
+            forecasts = {
+                "gap": forecast_many(fit.model, stacked, CLASSIFIER_STEPS),
+                "classifier": forecast_by_classifier(fit.model, classifier, stacked, CLASSIFIER_STEPS),
+            }
+            for model, predicted in forecasts.items():
+                keys = known | {"model": model, "seed": seed, "heights": name}
+                rows += tidy_rows(keys, _metrics(predicted, truth))
+    return {"rows": rows}
 
 
 def train_classifiers(
-    fits: Sequence[LatentFit], recordings: Sequence[Recording], seeds: Sequence[int]
+    fits: Sequence[Fit],
+    recordings: Sequence[Recording],
+    seeds: Sequence[int],
+    training: ClassifierTraining,
 ) -> list[CandidateContact]:
     """The classifier of every fit, from its states and the recorded touch, by cross-entropy."""
     examples = []
@@ -144,20 +88,23 @@ def train_classifiers(
         states = jax.vmap(fit.model.enter)(State(position, velocity))
         touch = np.concatenate([run.touch[1:] for run in recording.runs if run.touch is not None])
         examples.append((states, jax.vmap(fit.model.drift)(states), jnp.asarray(touch)))
-    geometry = fits[0].model.scene.geometry
+    scene = fits[0].model.scene
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-    signals = eqx.filter_vmap(lambda key: CandidateContact(geometry, hidden=HIDDEN, key=key))(keys)
+    signals = eqx.filter_vmap(lambda key: CandidateContact(scene, hidden=training.hidden, key=key))(keys)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *examples)
-    trained = eqx.filter_jit(eqx.filter_vmap(_trained))(signals, stacked, keys)
+    train = eqx.filter_jit(eqx.filter_vmap(partial(_trained, training)))
+    trained = train(signals, stacked, keys)
     return [
         jax.tree.map(lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf, trained)
         for i in range(len(fits))
     ]
 
 
-def _trained(signal: CandidateContact, examples, key: Key[Array, ""]) -> CandidateContact:
+def _trained(
+    training: ClassifierTraining, signal: CandidateContact, examples, key: Key[Array, ""]
+) -> CandidateContact:
     """One classifier after minibatch Adam."""
-    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, STEPS))
+    optimiser = optax.adam(optax.cosine_decay_schedule(training.rate, training.steps))
     parameters, fixed = eqx.partition(signal, eqx.is_inexact_array)
     count = len(examples[2])
 
@@ -167,22 +114,20 @@ def _trained(signal: CandidateContact, examples, key: Key[Array, ""]) -> Candida
 
     def step(carry, key):
         parameters, optimiser_state = carry
-        index = jax.random.randint(key, (min(BATCH, count),), 0, count)
+        index = jax.random.randint(key, (min(training.batch, count),), 0, count)
         gradient = jax.grad(loss)(parameters, *jax.tree.map(lambda x: x[index], examples))
         with jax.numpy_dtype_promotion("standard"):  # Adam in Optax mixes integers and floats
             updates, optimiser_state = optimiser.update(gradient, optimiser_state)
         return (eqx.apply_updates(parameters, updates), optimiser_state), None
 
     carry = (parameters, optimiser.init(parameters))
-    (parameters, _), _ = jax.lax.scan(step, carry, jax.random.split(key, STEPS))
+    (parameters, _), _ = jax.lax.scan(step, carry, jax.random.split(key, training.steps))
     return eqx.combine(parameters, fixed)
 
 
 @eqx.filter_jit
-def forecast_by_classifier(
-    model: ImpactNetwork, signal: CandidateContact, starts: State, steps: int
-) -> Forecast:
-    """As `forecast_many`, but a step touches where the classifier says so."""
+def forecast_by_classifier(model: Mechanism, signal: CandidateContact, starts: State, steps: int) -> Forecast:
+    """As `forecast_many`, but with contact in the steps in which the classifier predicts it."""
 
     def one(start: State) -> Forecast:
         def step(state: State, _) -> tuple[State, Bool[Array, "contacts"]]:
@@ -198,16 +143,15 @@ def forecast_by_classifier(
     return jax.vmap(one)(starts)
 
 
-def _score(predicted: Forecast, truth: Recording) -> dict[str, Any]:
+def _metrics(predicted: Forecast, truth: Recording) -> Metrics:
     """Impacts of all starts together, starts with every impact on time, and the median error."""
-    counts = {"impacts": 0, "mistimed": 0, "missed": 0, "spurious": 0, "on_time": 0}
+    total: Counter[str] = Counter()
     errors = []
     for index, run in enumerate(truth.runs):
         assert run.touch is not None
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
-        score = contact_score(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0])
-        wrong = score.mistimed + score.missed + score.spurious
-        found = (score.true_events, score.mistimed, score.missed, score.spurious, int(wrong == 0))
-        counts = {name: count + more for (name, count), more in zip(counts.items(), found, strict=True)}
+        found = impact_metrics(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0])
+        found["on_time"] = not (found["mistimed"] or found["missed"] or found["spurious"])
+        total.update(found)
         errors.append(paper_rmse(one, run))
-    return {**counts, "starts": len(errors), "median_error": float(np.median(errors))}
+    return {**total, "forecasts": len(errors), "held_out_median": float(np.median(errors))}

@@ -9,9 +9,9 @@ from scipy.stats import beta
 
 import carom
 from carom.data import Recording, disturb_touch, simulate
+from carom.estimation.detection import detect_impacts
 from carom.estimation.detection.sensor_rates import DELAYS, Counts, estimate_rates, sensor_parameters
 from carom.estimation.detection.touch_sensor import TouchSensor
-from carom.estimation.problem import infer_impacts
 from carom.systems import BouncingBall, NewtonsCradle
 from carom.types import State
 
@@ -96,7 +96,7 @@ def assert_found(impacts, true) -> None:
 def test_rates_and_impacts_together(missed, false, shift):
     recording = balls(1)
     readings = disturb_touch(recording, missed=missed, false=false, shift=shift, seed=1)
-    impacts, estimate = infer_impacts(readings, recording.scene, UNKNOWN, masses_known=True)
+    impacts, estimate = detect_impacts(readings, sensor=UNKNOWN)
     assert_found(impacts, true_steps(recording))
     assert estimate.delays[shift] > 0.05
     for share, rate in ((estimate.missed, missed), (estimate.false, false)):
@@ -109,7 +109,7 @@ def test_a_sensor_that_is_noise_does_no_harm(rate):
     recording, random = balls(2), np.random.default_rng(2)
     runs = [replace(run, touch=random.random(run.touch.shape) < rate) for run in recording.runs]
     noise = replace(recording, runs=tuple(runs))
-    impacts, estimate = infer_impacts(noise, recording.scene, UNKNOWN, masses_known=True)
+    impacts, estimate = detect_impacts(noise, sensor=UNKNOWN)
     assert_found(impacts, true_steps(recording))
     # Whether it reads or not, it hardly changes the odds of an impact.
     odds = estimate.sensor.log_odds(runs[0].touch[:, 0])
@@ -124,7 +124,7 @@ def test_a_good_sensor_helps_where_the_motion_alone_does_not_show_impacts():
         readings = disturb_touch(recording, missed=0.05, false=0.002, shift=0, seed=seed)
         true = true_steps(recording)
         for sensor in (None, UNKNOWN):
-            impacts, _ = infer_impacts(readings, recording.scene, sensor, masses_known=True)
+            impacts, _ = detect_impacts(readings, sensor=sensor)
             right = sum(int((i.chosen & t).sum()) for i, t in zip(impacts, true, strict=True))
             wrong = sum(int((i.chosen & ~t).sum()) for i, t in zip(impacts, true, strict=True))
             found, hidden = (found, hidden + right) if sensor is None else (found + right, hidden)
@@ -135,7 +135,7 @@ def test_a_good_sensor_helps_where_the_motion_alone_does_not_show_impacts():
 def test_both_bodies_of_a_pair_have_a_sensor():
     recording = simulate(NewtonsCradle(), steps=540, step_size=0.01, noise=0.02, seed=3)
     readings = disturb_touch(recording, missed=0.2, false=0.01, shift=1, seed=3)
-    impacts, estimate = infer_impacts(readings, recording.scene, UNKNOWN, masses_known=True)
+    impacts, estimate = detect_impacts(readings, sensor=UNKNOWN)
     assert_found(impacts, [touch[:, :1] for touch in true_steps(recording)])
     assert estimate.impacts == 2 * impacts[0].chosen.sum()
 
@@ -144,7 +144,7 @@ def test_a_ball_at_rest_does_not_read_false():
     """On the floor it is touched at every sample, which says nothing of false readings."""
     ball = BouncingBall(restitution=0.5)
     recording = simulate(ball, steps=400, step_size=0.02, noise=0.05, seed=4)
-    _, estimate = infer_impacts(recording, recording.scene, UNKNOWN, masses_known=True)
+    _, estimate = detect_impacts(recording, sensor=UNKNOWN)
     assert recording.runs[0].touch.mean() > 0.2
     assert estimate.sensor.false < 0.03
 
@@ -152,12 +152,12 @@ def test_a_ball_at_rest_does_not_read_false():
 def test_what_is_given_is_kept_and_not_reported():
     recording = disturb_touch(balls(5), missed=0.1, false=0.01, shift=1, seed=5)
     given = TouchSensor(missed=0.25, delay=2)
-    _, estimate = infer_impacts(recording, recording.scene, given, masses_known=True)
+    _, estimate = detect_impacts(recording, sensor=given)
     assert (estimate.sensor.missed, estimate.sensor.delay) == (0.25, 2)
     (parameter,) = sensor_parameters(estimate)
     assert parameter.name.startswith("share of other samples")
     everything = replace(given, false=0.5)
-    assert infer_impacts(recording, recording.scene, everything, masses_known=True)[1] is None
+    assert detect_impacts(recording, sensor=everything)[1] is None
 
 
 @pytest.mark.parametrize(

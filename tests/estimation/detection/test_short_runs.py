@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from carom.data import Recording, Run
-from carom.estimation import LatentSettings, Learned, fit_latent
+from carom.estimation import Settings, fit_recording
 from carom.estimation.detection.short_runs import find_in_short_runs
 from carom.estimation.solver.segments import local_state
-from carom.reproduction.bodies.learning import glimpses
+from carom.reproduction.bodies.run import short_trajectories
 from carom.systems import BallBox, Billiards
 from carom.types import State
 
@@ -32,8 +32,8 @@ def struck(recording: Recording, found) -> np.ndarray:
 @pytest.mark.parametrize("masses_known", [True, False])
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_they_are_the_true_ones(system, masses_known, noise):
-    clean, _ = glimpses(system, seed=5, noise=0.0, chunks=150)
-    noisy, _ = glimpses(system, seed=5, noise=noise, chunks=150)
+    clean, _ = short_trajectories(system, seed=5, noise=0.0, count=150)
+    noisy, _ = short_trajectories(system, seed=5, noise=noise, count=150)
     found = find_in_short_runs(noisy.runs, noisy.scene, masses_known=masses_known, surfaces_known=True)
     size, ours = jumps(system, clean), struck(noisy, found)
     explained = np.array([impacts.explained for impacts in found])
@@ -56,7 +56,7 @@ def test_two_impacts_of_one_ball_in_one_run():
     motion = system.exact(start, time)
     run = Run(time, motion.position, motion.velocity, None)
     # Among others, so that noise and typical speeds are known.
-    others, _ = glimpses(system, seed=1, noise=0.0, chunks=40, steps=7)
+    others, _ = short_trajectories(system, seed=1, noise=0.0, count=40, steps=7)
     found = find_in_short_runs((run, *others.runs), system.scene(), masses_known=True, surfaces_known=True)[0]
     np.testing.assert_array_equal(found.chosen, motion.contact[1:])
     assert found.chosen.sum() == 2
@@ -65,7 +65,7 @@ def test_two_impacts_of_one_ball_in_one_run():
 def test_what_no_impacts_explain_is_set_aside():
     """A run whose velocities jump where nothing can be touched."""
     system = Billiards(radii=(0.1, 0.1))
-    recording, _ = glimpses(system, seed=2, noise=0.01, chunks=60)
+    recording, _ = short_trajectories(system, seed=2, noise=0.01, count=60)
     odd = Run(
         recording.runs[0].time,
         np.full((6, 2, 2), 0.5) + np.array([[-0.2, 0.0], [0.2, 0.0]]),
@@ -79,8 +79,8 @@ def test_what_no_impacts_explain_is_set_aside():
 
 def test_runs_of_unequal_length_and_missing_values():
     system = Billiards(restitution=0.9)
-    long, _ = glimpses(system, seed=3, noise=0.01, chunks=60, steps=7)
-    short, _ = glimpses(system, seed=4, noise=0.01, chunks=60, steps=4)
+    long, _ = short_trajectories(system, seed=3, noise=0.01, count=60, steps=7)
+    short, _ = short_trajectories(system, seed=4, noise=0.01, count=60, steps=4)
     holes = []
     for run in long.runs:
         position = run.position.copy()
@@ -108,15 +108,16 @@ def test_a_start_before_an_impact_has_the_speed_that_was_measured(velocities):
 def test_hardly_a_run_without_noise_is_set_aside():
     """All have their true impacts but those in which a contact happens twice, or three in one step."""
     truth = Billiards(ball_masses=(1.0, 2.0, 6.0, 8.0, 10.0))
-    recording, starts = glimpses(truth, seed=13, noise=0.0, chunks=200)
+    recording, starts = short_trajectories(truth, seed=13, noise=0.0, count=200)
     scene = replace(truth.scene(), masses=())
-    settings = LatentSettings(
-        learned=Learned(restitution="constant", laws="one", gap=False, masses=True),
-        scheme="constraint_exact",
-        field="none",
+    settings = Settings(
+        learn=("restitution", "masses"),
+        share="all",
+        stepper="constraint_exact",
+        potential="none",
         starts=1,
     )
-    fit = fit_latent(recording.with_scene(scene), settings)
+    fit = fit_recording(recording.with_scene(scene), settings)
     time, kept = recording.step_size * np.arange(6), []
     for run, found in enumerate(fit.impacts):
         true = truth.exact(State(starts.position[run], starts.velocity[run]), time).contact[1:]

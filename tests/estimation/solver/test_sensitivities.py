@@ -10,9 +10,12 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import carom
+from carom.estimation.parameters.free import FreeParameters, with_leaves
 from carom.estimation.solver.sensitivities import segment_motion
-from carom.integrators import DECIDED_BY_GAP
-from carom.models import ImpactNetwork, PotentialNetwork
+from carom.forces import LinearDamping
+from carom.integrators import BY_GAP, AbstractStepper
+from carom.mechanics import at, part_named
+from carom.models import Mechanism
 from carom.types import State
 from tests.campaign import shortened
 
@@ -23,65 +26,70 @@ SYSTEMS = {
 }
 
 
-def plain_motion(model: ImpactNetwork, start: State, duration, schedule):
+def plain_motion(model: Mechanism, start: State, duration, modes):
     """The same motion, to be differentiated as it stands."""
 
     def step(state, inputs):
         after, contact, instant = model.move(state, *inputs)
         return after, (model.leave(state, after, contact), instant)
 
-    _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, schedule))
+    _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, modes))
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rest), instants
 
 
-def _weights(model: ImpactNetwork):
-    assert isinstance(model.potential, PotentialNetwork)
-    return model.potential.weight, model.potential.output
-
-
-def setting(name: str, scheme: str, seed: int, hidden: int = 6, steps: int = 40):
-    """A random model of a system, a segment with impacts and a random direction."""
+def setting(name: str, stepper: str, seed: int, hidden: int = 6, steps: int = 40):
+    """A random mechanism of a system, a segment with impacts and a random direction."""
     recording = carom.simulate(SYSTEMS[name], steps=steps, step_size=0.02, seed=seed)
-    key = jax.random.key(seed)
-    model = ImpactNetwork.for_recording(recording, hidden=hidden, scheme=scheme, key=key)
-    run = recording.runs[0]
-    assert run.velocity is not None
-    assert isinstance(model.potential, PotentialNetwork)
+    scheme = part_named(AbstractStepper, stepper).for_scene(recording.scene)
+    model = Mechanism.for_recording(
+        recording,
+        hidden=hidden,
+        key=jax.random.key(seed),
+        stepper=scheme,
+        forces=[LinearDamping(np.full(recording.bodies, 0.1))],
+    )
+    (run,) = recording.runs
     start = State(jnp.asarray(run.position[0]), 0.3 + jnp.asarray(run.velocity[0]))
     if name == "ball":  # low and heavy enough for several impacts
         start = State(0.1 + 0 * start.position, start.velocity)
-        weights = 5 + jnp.abs(model.potential.weight), 5 + jnp.abs(model.potential.output)
-        model = eqx.tree_at(_weights, model, weights)
+        network = model.forces[0].network
+        strong = tuple(np.sqrt(hidden) * 5 + jnp.abs(part) for part in (network.weight, network.output))
+        model = eqx.tree_at(lambda m: (m.forces[0].network.weight, m.forces[0].network.output), model, strong)
     duration = jnp.full((steps,), recording.step_size)
-    schedule = jnp.full((steps, model.scene.contacts), DECIDED_BY_GAP)
-    return model, start, duration, schedule
+    modes = jnp.full((steps, len(model.geometry)), BY_GAP)
+    learn = ("surfaces", "restitution", "masses", "damping")
+    layout = FreeParameters.of(model, learn).layout
+    return layout, model, start, duration, modes
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme", "hidden"),
+    ("name", "stepper", "hidden"),
     [
         *shortened(
             itertools.product(SYSTEMS, ["constraint_exact", "cd_lagrange"], [6]),
             [("cradle", "constraint_exact", 6), ("pendulum", "constraint_exact", 6)],
         ),
-        ("cradle", "constraint_exact", 1),  # so few unknowns that the derivative is taken forwards
+        ("cradle", "constraint_exact", 1),  # so few parameters that the derivative is taken in forward mode
     ],
 )
-def test_sensitivities_are_the_derivatives(name, scheme, hidden):
+def test_sensitivities_are_the_derivatives(name, stepper, hidden):
     with jax.enable_x64(True):
-        model, start, duration, schedule = setting(name, scheme, seed=3, hidden=hidden)
-        numbers, others = eqx.partition(model, eqx.is_inexact_array)
-        point, unravel = ravel_pytree((numbers, start))
+        layout, model, start, duration, modes = setting(name, stepper, seed=3, hidden=hidden)
+        leaves = tuple(jnp.asarray(leaf) for leaf in at(*layout.paths)(model))
+        point, unravel = ravel_pytree((leaves, start))
 
         def by(motion):
             def value(point):
-                numbers, start = unravel(point)
-                return ravel_pytree(motion(eqx.combine(numbers, others), start, duration, schedule))[0]
+                return ravel_pytree(motion(*unravel(point)))[0]
 
             return value(point), jax.jit(jax.jacfwd(value))(point)
 
-        value, derivative = by(segment_motion)
-        expected, differentiated = by(plain_motion)
+        value, derivative = by(
+            lambda leaves, start: segment_motion(layout, model, leaves, start, duration, modes)
+        )
+        expected, differentiated = by(
+            lambda leaves, start: plain_motion(with_leaves(layout, model, leaves), start, duration, modes)
+        )
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
         scale = np.abs(differentiated).max()
         assert np.isfinite(differentiated).all()
@@ -92,6 +100,7 @@ def test_sensitivities_are_the_derivatives(name, scheme, hidden):
 def test_the_segment_has_impacts():
     """Without them the test above would say little."""
     with jax.enable_x64(True):
-        model, start, duration, schedule = setting("ball", "constraint_exact", seed=3)
-        states, _ = segment_motion(model, start, duration, schedule)
+        layout, model, start, duration, modes = setting("ball", "constraint_exact", seed=3)
+        leaves = tuple(jnp.asarray(leaf) for leaf in at(*layout.paths)(model))
+        states, _ = segment_motion(layout, model, leaves, start, duration, modes)
         assert (np.diff(np.sign(states.velocity[:, 0, 0])) > 0).sum() >= 2

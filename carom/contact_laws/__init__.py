@@ -1,0 +1,7 @@
+"""Contact laws, one per file."""
+
+from carom.contact_laws.coulomb import CoulombFriction
+from carom.contact_laws.newton import AbstractRestitution, ConstantRestitution
+from carom.contact_laws.speed_dependent import SpeedDependentRestitution
+
+__all__ = ["AbstractRestitution", "ConstantRestitution", "CoulombFriction", "SpeedDependentRestitution"]

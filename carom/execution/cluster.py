@@ -1,0 +1,218 @@
+"""A dask.distributed cluster as executor: that of an existing scheduler, or jobs of SLURM."""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, model_validator
+
+from carom.data.io.toml_file import Name, TomlTable, Whole, key
+from carom.errors import InputError
+from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function, environment
+from carom.storage.fingerprint import source_hash
+
+MAXIMUM_WORKERS = 10_000
+MAXIMUM_LOSSES = 100
+"""Workers that may be lost over one function. Jobs end at their walltime, so that many losses are normal."""
+CONNECT_SECONDS = 15
+ENVIRONMENT = SHARED_GPU | SINGLE_THREAD
+_TEXT = "text in quotes"
+_LINES = "a list of lines in quotes"
+
+
+def _address(value: str) -> str:
+    if "://" not in value:
+        raise ValueError(f'write an address such as "tcp://node1:8786", not "{value}"')
+    return value
+
+
+class Slurm(TomlTable):
+    """`[cluster.slurm]`: the jobs to submit."""
+
+    queue: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
+    account: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
+    memory: Name = key("of one worker", allowed='a size such as "2GB"', default="2GB")
+    walltime: Name = key(
+        "of a job; the next one continues", allowed='a time such as "02:00:00"', default="01:00:00"
+    )
+    per_job: Whole = key(
+        "workers in one job, each on one core",
+        allowed="a whole number from 1 to 1000",
+        default=1,
+        ge=1,
+        le=1000,
+    )
+    directives: tuple[Name, ...] = key(
+        "more lines for the head of the job script", allowed=_LINES, default=()
+    )
+    prologue: tuple[Name, ...] = key("shell commands before the workers start", allowed=_LINES, default=())
+
+
+class ClusterSettings(TomlTable):
+    """`[cluster]`: where tasks run; by default on processes of this machine."""
+
+    workers: Whole | None = key(
+        "processes; left out: one on every core",
+        allowed=f"a whole number from 1 to {MAXIMUM_WORKERS}",
+        default=None,
+        ge=1,
+        le=MAXIMUM_WORKERS,
+    )
+    scheduler: Annotated[Name, AfterValidator(_address)] | None = key(
+        "address of a running scheduler", allowed='an address such as "tcp://node1:8786"', default=None
+    )
+    slurm: Slurm | None = None
+
+    @model_validator(mode="after")
+    def _require_consistent(self):
+        if self.scheduler is not None and (self.workers is not None or self.slurm is not None):
+            raise ValueError("an existing scheduler has workers of its own; leave out the rest")
+        if self.slurm is not None and self.workers is None:
+            raise ValueError("the key workers is missing; state how many workers SLURM is to start")
+        return self
+
+
+class DaskExecutor(AbstractExecutor):
+    """The workers of an existing scheduler or of SLURM jobs; connects with the first function.
+
+    Arguments:
+        settings: which cluster.
+    """
+
+    def __init__(self, settings: ClusterSettings):
+        self._settings = settings
+        self._stack = ExitStack()
+        self._client: Any = None
+
+    def run(
+        self, functions: Sequence[Function], report: Callable[[int, float], None]
+    ) -> Iterator[tuple[int, Any]]:
+        if self._client is None:
+            self._client = self._connect()
+        from distributed import KilledWorker, as_completed
+
+        losses: Counter[int] = Counter()
+
+        def submit(index: int) -> Any:
+            # Never pure: the scheduler would remember how the same call has ended before.
+            return self._client.submit(run_on_worker, functions[index], source_hash(), pure=False)
+
+        running = {submit(index): index for index in range(len(functions))}
+        completed = as_completed(list(running))
+        try:
+            for future in completed:
+                index = running.pop(future)
+                try:
+                    yield index, future.result()
+                except KilledWorker:
+                    # A scheduler gives a task up after some of its workers were lost, for whatever reason.
+                    losses[index] += 1
+                    if losses[index] > MAXIMUM_LOSSES:
+                        raise InputError(
+                            f"{losses[index]} workers were killed over the same task, probably for lack of "
+                            "memory; run the same command on a larger machine."
+                        ) from None
+                    again = submit(index)
+                    running[again] = index
+                    completed.add(again)
+        finally:
+            self._client.cancel(list(running))
+
+    def close(self) -> None:
+        self._stack.close()
+        self._client = None
+
+    def _connect(self) -> Any:
+        dask, distributed = _libraries()
+        settings = {
+            "distributed.scheduler.allowed-failures": MAXIMUM_LOSSES,
+            # A lost worker loses one task, not several that wait for it.
+            "distributed.scheduler.worker-saturation": 1.0,
+            "distributed.comm.timeouts.connect": f"{CONNECT_SECONDS}s",
+        }
+        enter = self._stack.enter_context
+        enter(dask.config.set(settings))
+        enter(environment(ENVIRONMENT))
+        enter(_quiet())
+        address: Any = self._settings.scheduler
+        if self._settings.slurm is not None:
+            address = enter(slurm_cluster(self._settings.slurm))
+            # Jobs that end, by their walltime or with their machine, are submitted anew.
+            address.adapt(minimum=self._settings.workers, maximum=self._settings.workers)
+        try:
+            return enter(distributed.Client(address, timeout=CONNECT_SECONDS))
+        except (OSError, ValueError, ImportError) as error:
+            raise InputError(
+                f"{address}: no scheduler answers there ({type(error).__name__}); start one with `dask "
+                "scheduler`, or check the address."
+            ) from None
+
+
+def run_on_worker(function: Function, source: str) -> Any:
+    """Run a function in a worker of a cluster, which must be as ours are: one thread, the same code."""
+    from distributed import get_worker
+
+    threads = get_worker().state.nthreads
+    if threads != 1:
+        raise InputError(
+            f"A worker of the cluster has {threads} threads, but a task needs a process of its own; start "
+            "workers with --nthreads 1."
+        )
+    if source != source_hash():
+        raise InputError("A worker has another version of Carom; install the same one on all machines.")
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)  # has an effect where JAX has not started yet
+    return function(lambda fraction: None)
+
+
+def slurm_cluster(slurm: Slurm) -> Any:
+    """The cluster of SLURM jobs, none submitted yet."""
+    try:
+        from dask.utils import parse_bytes
+        from dask_jobqueue.slurm import SLURMCluster
+    except ImportError:
+        raise InputError(
+            "SLURM needs the package dask-jobqueue; install it with: pip install 'carom[slurm]'."
+        ) from None
+    try:
+        memory = f"{slurm.per_job * parse_bytes(slurm.memory)}B"
+    except ValueError:
+        raise InputError(f"[cluster.slurm], memory: write a size such as 2GB, not {slurm.memory}.") from None
+    return SLURMCluster(
+        queue=slurm.queue,
+        account=slurm.account,
+        cores=slurm.per_job,
+        processes=slurm.per_job,
+        memory=memory,
+        walltime=slurm.walltime,
+        job_extra_directives=list(slurm.directives),
+        job_script_prologue=[*(f"export {n}={v}" for n, v in ENVIRONMENT.items()), *slurm.prologue],
+        scheduler_options={"dashboard_address": ":0"},
+    )
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import dask
+        import distributed
+    except ImportError:
+        raise InputError(
+            "A cluster needs the package distributed; install it with: pip install 'carom[cluster]', or run "
+            "on this machine alone with --serial."
+        ) from None
+    return dask, distributed
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence dask: lost workers are expected here, and no reason for pages of tracebacks."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

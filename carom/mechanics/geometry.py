@@ -1,0 +1,336 @@
+"""Contact geometry: gaps, normals and Jacobians of all candidate contacts. The formulas stand here and
+nowhere else.
+
+A candidate contact j joins a body to a wall or two bodies. With the signs s_jk (+1 for the first body, −1 for
+the
+second) its relative position is r = Σ_k s_jk q_k, and its gap, negative in overlap,
+
+    g = max_p (n_p·r − offset_p)    where the surface is flat: a wall, or two bodies on a line
+    g = |r| − offset                for two bodies in the plane or in space
+
+Everything else follows: the normal n = ∂g/∂r, the rows G_jk = s_jk n of the contact Jacobian, and the rate of
+the gap
+u = G V, negative when closing. All functions take leading batch axes, and JAX or NumPy arrays.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from carom.errors import InputError
+from carom.mechanics.parameter import parameter
+from carom.types import Coordinates, Jacobian, PerContact, Values
+
+Plane = tuple[tuple[float, ...], float]
+"""Normal n of length 1 and offset: what lies behind it has n·q < offset."""
+if TYPE_CHECKING:
+    # The same functions serve JAX and NumPy; either returns what it was given.
+    Vectors: TypeAlias = Any
+    Gaps: TypeAlias = Any
+    Jacobians: TypeAlias = Any
+else:
+    Vectors = Float[Values, "*batch contacts dimension"]
+    Gaps = Float[Values, "*batch contacts"]
+    Jacobians = Float[Values, "*batch contacts bodies dimension"]
+Positions = Float[Values, "*batch bodies dimension"]
+FAR = 1e30
+
+
+@dataclass(frozen=True)
+class Wall:
+    """A body against a fixed plane: g = n·q − offset, with n pointing from the wall to the body.
+
+    A wall with `edges` ends there: it is the solid that lies behind its own plane and behind that of every
+    edge, and g = max (n·q − offset) over these planes (a step of a flight of stairs has one edge).
+    """
+
+    body: int
+    normal: tuple[float, ...]
+    offset: float = 0.0
+    edges: tuple[Plane, ...] = ()
+
+    @property
+    def bodies(self) -> tuple[int, ...]:
+        return (self.body,)
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """The wall's own plane, then those of its edges."""
+        return ((self.normal, self.offset), *self.edges)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two bodies: g = |q_first − q_second| − offset, where the offset is the sum of their radii.
+
+    In one dimension bodies cannot pass each other, so the gap keeps its sign:
+    g = q_first − q_second − offset with `first` on the greater side.
+    """
+
+    first: int
+    second: int
+    offset: float = 0.0
+
+    @property
+    def bodies(self) -> tuple[int, ...]:
+        return (self.first, self.second)
+
+
+Candidate = Wall | Pair
+
+
+class Contacts(eqx.Module):
+    """Candidate contacts as arrays, one per row, so that a few may be selected while a compiled program runs.
+
+    Example:
+        >>> rows = ContactGeometry(2, 2, (Wall(0, (0.0, 1.0)), Pair(0, 1, offset=1.0))).rows
+        >>> rows.take(jnp.array([1])).gap(jnp.array([[0.0, 2.0], [3.0, 6.0]]))
+        Array([4.], dtype=float32)
+    """
+
+    signs: Float[Values, "contacts bodies"]
+    curved: Bool[Values, "contacts"] | None
+    """Two bodies in the plane or in space; None where all surfaces are flat."""
+    normal: Float[Values, "contacts planes dimension"]
+    offset: Float[Values, "contacts planes"]
+
+    def take(self, index: Int[Array, "some"]) -> "Contacts":
+        """Some of them."""
+        return jax.tree.map(lambda part: jnp.asarray(part)[index], self)
+
+    def relative(self, coordinates: Positions) -> Vectors:
+        """Positions, velocities or accelerations of first bodies relative to second ones, or to walls."""
+        xp = _namespace(coordinates)
+        return xp.einsum("ck,...kd->...cd", xp.asarray(self.signs, dtype=coordinates.dtype), coordinates)
+
+    def gap(self, position: Positions) -> Gaps:
+        """g(Q)."""
+        return self.gap_of(self.relative(position))
+
+    def gap_of(self, relative: Vectors) -> Gaps:
+        """The gap from relative positions."""
+        xp = _namespace(relative)
+        flat = xp.max(self._heights(relative), axis=-1)
+        if self.curved is None:
+            return flat
+        offset = xp.asarray(self.offset, dtype=relative.dtype)[:, 0]
+        return xp.where(xp.asarray(self.curved), xp.sqrt(self._square(relative)) - offset, flat)
+
+    def normal_of(self, relative: Vectors) -> Vectors:
+        """n = ∂g/∂r, the direction in which every gap opens fastest."""
+        xp = _namespace(relative)
+        normal = xp.asarray(self.normal, dtype=relative.dtype)
+        if normal.shape[1] == 1:
+            flat = xp.broadcast_to(normal[:, 0], relative.shape)
+        else:
+            highest = xp.argmax(self._heights(relative), axis=-1)[..., None, None]
+            flat = xp.take_along_axis(
+                xp.broadcast_to(normal, (*relative.shape[:-1], *normal.shape[1:])), highest, -2
+            )
+            flat = flat[..., 0, :]
+        if self.curved is None:
+            return flat
+        return xp.where(
+            xp.asarray(self.curved)[:, None], relative / xp.sqrt(self._square(relative))[..., None], flat
+        )
+
+    def jacobian(self, position: Positions) -> Jacobians:
+        """G = ∂g/∂Q."""
+        normal = self.normal_of(self.relative(position))
+        signs = _namespace(position).asarray(self.signs, dtype=position.dtype)
+        return signs[:, :, None] * normal[..., :, None, :]
+
+    def _heights(self, relative: Vectors) -> Any:
+        xp = _namespace(relative)
+        normal, offset = (xp.asarray(part, dtype=relative.dtype) for part in (self.normal, self.offset))
+        return xp.sum(normal * relative[..., :, None, :], axis=-1) - offset
+
+    def _square(self, relative: Vectors) -> Gaps:
+        # 1 at flat contacts, and at bodies whose centres coincide: a square root has no derivative at 0.
+        xp = _namespace(relative)
+        square = xp.sum(relative**2, axis=-1)
+        return xp.where(xp.asarray(self.curved) & (square > 0), square, 1.0)
+
+
+class ContactGeometry(eqx.Module):
+    """The candidate contacts of a scene: which bodies they join, and where their surfaces are.
+
+    Which bodies they join is fixed when a program is compiled; where the surfaces are is not, so that scenes
+    of
+    one kind share their programs.
+
+    Example:
+        >>> floor = ContactGeometry(bodies=1, dimension=1, candidates=(Wall(body=0, normal=(1.0,)),))
+        >>> floor.gap(jnp.array([[0.5]]))
+        Array([0.5], dtype=float32)
+    """
+
+    normal: Float[Values, "contacts dimension"]
+    """Of walls; of pairs on a line 1."""
+    edge_normal: Float[Values, "contacts edges dimension"]
+    edge_offset: Float[Values, "contacts edges"]
+    joined: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    bodies: int = eqx.field(static=True)
+    dimension: int = eqx.field(static=True)
+    offset: Float[Values, "contacts"] = parameter("surfaces", "surface", unit="length", mean=None)
+    tilt: Float[Values, "contacts dimension"] | None = parameter("normals", "tilt", deviation=0.3)
+    """Added to the normals of walls, which are then made of length 1 again; None where they are as stated."""
+
+    def __init__(self, bodies: int, dimension: int, candidates: tuple[Candidate, ...] = ()):
+        _require_valid(bodies, dimension, candidates)
+        walls = [c for c in candidates if isinstance(c, Wall)]
+        along = (1.0,) + (0.0,) * (dimension - 1)
+        count, edges = len(candidates), max((len(wall.edges) for wall in walls), default=0)
+        self.normal = np.array(
+            [c.normal if isinstance(c, Wall) else along for c in candidates], float
+        ).reshape(count, dimension)
+        # A system whose parameters are traced has offsets that are arrays.
+        offsets = [c.offset for c in candidates]
+        traced = any(isinstance(offset, jax.Array) for offset in offsets)
+        self.offset = jnp.stack([jnp.asarray(x) for x in offsets]) if traced else np.array(offsets, float)
+        # A plane far behind every body stands where a wall has fewer edges than another.
+        self.edge_normal, self.edge_offset = (
+            np.zeros((count, edges, dimension)),
+            np.full((count, edges), FAR),
+        )
+        for row, wall in enumerate(walls):
+            for number, (normal, offset) in enumerate(wall.edges):
+                self.edge_normal[row, number], self.edge_offset[row, number] = normal, offset
+        self.tilt = None
+        self.joined = tuple(c.bodies for c in candidates)
+        self.bodies, self.dimension = bodies, dimension
+
+    def __len__(self) -> int:
+        """Number of candidate contacts C."""
+        return len(self.joined)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The contacts as they would be declared."""
+        return tuple(self._candidate(row) for row in range(len(self)))
+
+    @property
+    def walls(self) -> tuple[Wall, ...]:
+        return tuple(c for c in self.candidates if isinstance(c, Wall))
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return tuple(c for c in self.candidates if isinstance(c, Pair))
+
+    def _candidate(self, row: int) -> Candidate:
+        offset = float(self.offset[row])
+        if len(self.joined[row]) == 2:
+            first, second = self.joined[row]
+            return Pair(first, second, offset)
+        edges = tuple(
+            (tuple(float(x) for x in normal), float(place))
+            for normal, place in zip(self.edge_normal[row], self.edge_offset[row], strict=True)
+            if place < FAR
+        )
+        normal = self.rows.normal[row, 0]
+        return Wall(self.joined[row][0], tuple(float(x) for x in normal), offset, edges)
+
+    @property
+    def body_pairs(self) -> Bool[np.ndarray, "contacts"]:
+        """Which candidates join two bodies."""
+        return np.array([len(bodies) == 2 for bodies in self.joined], bool)
+
+    @property
+    def signs(self) -> Float[np.ndarray, "contacts bodies"]:
+        """+1 at the first body of a candidate and −1 at the second; a wall has no second."""
+        signs = np.zeros((len(self), self.bodies))
+        for row, bodies in enumerate(self.joined):
+            signs[row, list(bodies)] = (1.0, -1.0)[: len(bodies)]
+        return signs
+
+    @property
+    def incidence(self) -> Bool[np.ndarray, "contacts bodies"]:
+        """Which bodies take part in each candidate."""
+        return self.signs != 0
+
+    @property
+    def coupled(self) -> bool:
+        """Whether some body has several candidates, so that impulses act on each other."""
+        return bool((self.incidence.sum(axis=0) > 1).any())
+
+    @property
+    def edged(self) -> bool:
+        """Whether some wall ends at an edge."""
+        return self.edge_offset.shape[1] > 0
+
+    @property
+    def affine(self) -> bool:
+        """Whether all gaps are affine functions of the position: planes, or bodies on a line."""
+        return (self.dimension == 1 or not self.body_pairs.any()) and not self.edged
+
+    @property
+    def rows(self) -> Contacts:
+        """The contacts as arrays."""
+        curved = self.body_pairs & (self.dimension > 1)
+        # Stated directions are no parameters: gradients must not move them.
+        normal, offset = _constant(self.normal)[:, None], self.offset[:, None]
+        xp = _namespace(self.offset) if self.tilt is None else _namespace(self.tilt)
+        if self.tilt is not None:
+            normal = normal + self.tilt[:, None]
+            normal = normal / xp.sqrt(xp.sum(normal**2, axis=-1, keepdims=True))
+        if self.edged:
+            normal = xp.concatenate([normal, _constant(self.edge_normal)], axis=1)
+            offset = xp.concatenate([offset, _constant(self.edge_offset)], axis=1)
+        return Contacts(self.signs, curved if curved.any() else None, normal, offset)
+
+    def gap(self, position: Positions) -> Gaps:
+        """g(Q), one value per candidate."""
+        return self.rows.gap(position)
+
+    def jacobian(self, position: Positions) -> Jacobians:
+        """G = ∂g/∂Q."""
+        return self.rows.jacobian(position)
+
+
+def _namespace(array: Values) -> Any:
+    """The library whose array this is: NumPy outside compiled programs needs no compilation."""
+    return jnp if isinstance(array, jax.Array) else np
+
+
+def _constant(array: Values) -> Values:
+    return jax.lax.stop_gradient(array) if isinstance(array, jax.Array) else array
+
+
+def _require_valid(bodies: int, dimension: int, candidates: tuple[Candidate, ...]) -> None:
+    for candidate in candidates:
+        if not all(0 <= body < bodies for body in candidate.bodies):
+            raise InputError(f"{candidate} names a body that is not among 0…{bodies - 1}.")
+        if isinstance(candidate, Pair) and candidate.first == candidate.second:
+            raise InputError(f"{candidate} pairs a body with itself.")
+        planes = (
+            [(candidate.normal, candidate.offset), *candidate.edges] if isinstance(candidate, Wall) else []
+        )
+        for normal, _ in planes:
+            if len(normal) != dimension:
+                raise InputError(f"{candidate} needs a normal with {dimension} components.")
+            if abs(np.linalg.norm(normal) - 1) > 1e-6:
+                raise InputError(f"{candidate} needs a normal of length 1.")
+    kinds = [isinstance(candidate, Pair) for candidate in candidates]
+    if kinds != sorted(kinds):
+        raise InputError("List the walls before the pairs among the candidate contacts.")
+
+
+def chain(bodies: int) -> tuple[Pair, ...]:
+    """Neighbouring pairs of point bodies on a line, the greatest coordinate first (Newton's cradle)."""
+    return tuple(Pair(first, second) for first, second in pairwise(range(bodies)))
+
+
+def contact_rate(jacobian: Jacobian, velocity: Coordinates) -> PerContact:
+    """u = G V, the rate of every gap."""
+    return jnp.einsum("ckd,kd->c", jacobian, velocity)
+
+
+def generalised_impulse(jacobian: Jacobian, impulse: PerContact) -> Coordinates:
+    """Gᵀ λ, the momentum that contact impulses λ give to every body."""
+    return jnp.einsum("ckd,c->kd", jacobian, impulse)

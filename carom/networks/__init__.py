@@ -1,0 +1,14 @@
+"""Small dense networks: a scalar potential with its gradient in closed form, and multilayer perceptrons."""
+
+from carom.networks.perceptron import Perceptron, for_training, perceptron
+from carom.networks.potential import Activation, LinearisedPotential, PotentialNetwork, potential_network
+
+__all__ = [
+    "Activation",
+    "LinearisedPotential",
+    "Perceptron",
+    "PotentialNetwork",
+    "for_training",
+    "perceptron",
+    "potential_network",
+]

@@ -1,0 +1,64 @@
+"""Multilayer perceptrons, and networks in the form that training differentiates fastest."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from carom.networks.potential import PotentialNetwork
+from carom.networks.products import affine
+
+Module = TypeVar("Module", bound=eqx.Module)
+
+
+class Perceptron(eqx.Module):
+    """A fully connected network with a linear last layer.
+
+    Written out rather than taken from Equinox, whose layers start from other distributions: Glorot-uniform
+    kernels and zero biases are what the published baselines use.
+    """
+
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, "_"], ...]
+    activation: Literal["tanh", "relu"] = eqx.field(static=True)
+    in_training: bool = eqx.field(static=True, default=False)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Sizes of the hidden layers."""
+        return tuple(bias.shape[-1] for bias in self.biases[:-1])
+
+    def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
+        activation = jnp.tanh if self.activation == "tanh" else jax.nn.relu
+        *hidden, (last_weight, last_bias) = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            x = activation(affine(weight, bias, x, in_training=self.in_training))
+        return affine(last_weight, last_bias, x, in_training=self.in_training)
+
+
+def perceptron(
+    sizes: tuple[int, ...], *, activation: Literal["tanh", "relu"], key: Key[Array, ""]
+) -> Perceptron:
+    """A random network with these layer sizes, inputs and outputs included."""
+    glorot = jax.nn.initializers.glorot_uniform()
+    keys = jax.random.split(key, len(sizes) - 1)
+    # Transposed, because the initialiser counts inputs along the first axis of a shape.
+    weights = tuple(
+        glorot(layer_key, shape).T for layer_key, shape in zip(keys, pairwise(sizes), strict=True)
+    )
+    return Perceptron(weights, tuple(jnp.zeros((size,)) for size in sizes[1:]), activation)
+
+
+def for_training(model: Module) -> Module:
+    """The model with networks whose gradients are fast, and which have no forward-mode derivatives."""
+
+    def is_network(part) -> bool:
+        return isinstance(part, PotentialNetwork | Perceptron)
+
+    return jax.tree.map(
+        lambda part: replace(part, in_training=True) if is_network(part) else part, model, is_leaf=is_network
+    )

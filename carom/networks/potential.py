@@ -1,0 +1,105 @@
+"""A scalar potential by a network of one hidden layer, and its linearisation in the weights."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from carom.errors import require_choice
+from carom.networks.products import affine, long_axis_last, products
+
+Activation = Literal["tanh", "softplus"]
+
+_FUNCTION_AND_DERIVATIVE: dict[Activation, tuple[Callable, Callable]] = {
+    "tanh": (jnp.tanh, lambda x: 1 - jnp.tanh(x) ** 2),
+    "softplus": (jax.nn.softplus, jax.nn.sigmoid),
+}
+
+
+class PotentialNetwork(eqx.Module):
+    """One hidden layer, U(q) = w · φ(W q + b); no output bias, since only differences of U matter.
+
+    The gradient Wᵀ (w ⊙ φ′(W q + b)) is written out: training differentiates the force, and a closed form
+    saves one level of automatic differentiation.
+    """
+
+    weight: Float[Array, "hidden coordinates"]
+    bias: Float[Array, "hidden"]
+    output: Float[Array, "hidden"]
+    activation: Activation = eqx.field(static=True)
+    in_training: bool = eqx.field(static=True, default=False)
+    """Whether only gradients over batches are needed; see `carom.networks.products`."""
+
+    @property
+    def hidden(self) -> int:
+        """Number of hidden units."""
+        return self.bias.shape[-1]
+
+    def __call__(self, position: Float[Array, "bodies dimension"]) -> Float[Array, ""]:
+        function, _ = _FUNCTION_AND_DERIVATIVE[self.activation]
+        return self.output @ function(affine(self.weight, self.bias, position.ravel()))
+
+    def gradient(self, position: Float[Array, "bodies dimension"]) -> Float[Array, "bodies dimension"]:
+        """∂U/∂q."""
+        _, derivative = _FUNCTION_AND_DERIVATIVE[self.activation]
+        # The input is (q, 1), whose last entry carries the bias, so that no axis of a product has length 1:
+        # XLA turns such a product into a sum, and repeats for every hidden unit the arithmetic that feeds it.
+        kernel = long_axis_last(jnp.column_stack([self.weight, self.bias]))
+        extended = jnp.concatenate([position.ravel(), jnp.ones((1,), position.dtype)])
+        widen, narrow = products(self.in_training)
+        slope = derivative(widen(extended, kernel))
+        # The output weights multiply the kernel, which exists once, rather than the slopes of a whole batch.
+        return narrow(slope, self.output[None, :] * kernel)[:-1].reshape(position.shape)
+
+
+class LinearisedPotential(eqx.Module):
+    """A potential to first order in a change of its weights: U(q; θ) + ∂U/∂θ · δθ.
+
+    The Laplace approximation is exact for this potential. A network with perturbed weights would bend where
+    the data constrain only combinations of weights and not each of them.
+    """
+
+    base: PotentialNetwork
+    change: PotentialNetwork
+    """δθ, stored in the place of the weights."""
+
+    @property
+    def hidden(self) -> int:
+        return self.base.hidden
+
+    @property
+    def activation(self) -> Activation:
+        return self.base.activation
+
+    def __call__(self, position: Float[Array, "bodies dimension"]) -> Float[Array, ""]:
+        return self._first_order(lambda potential: potential(position))
+
+    def gradient(self, position: Float[Array, "bodies dimension"]) -> Float[Array, "bodies dimension"]:
+        """∂U/∂q."""
+        return self._first_order(lambda potential: potential.gradient(position))
+
+    def _first_order(self, of: Callable[[PotentialNetwork], Array]) -> Array:
+        value, tangent = jax.jvp(of, (self.base,), (self.change,))
+        return value + tangent
+
+
+def potential_network(
+    coordinates: int, *, hidden: int, activation: Activation, key: Key[Array, ""] | None
+) -> PotentialNetwork:
+    """A random potential with Glorot-uniform kernels and zero biases; all zero without a key."""
+    require_choice("activation", activation, Activation)
+    if key is None:
+        zeros = jnp.asarray(np.zeros((hidden, coordinates)))
+        return PotentialNetwork(zeros, zeros[:, 0], zeros[:, 0], activation)
+    first, second = jax.random.split(key)
+    glorot = jax.nn.initializers.glorot_uniform()
+    return PotentialNetwork(
+        weight=glorot(first, (coordinates, hidden)).T,
+        bias=jnp.zeros((hidden,)),
+        output=glorot(second, (hidden, 1))[:, 0],
+        activation=activation,
+    )

@@ -1,0 +1,71 @@
+"""The public names of the package, which `carom` loads when one of them is first used."""
+
+from carom import (
+    contact_laws,
+    data,
+    estimation,
+    evaluation,
+    fits,
+    forces,
+    integrators,
+    mechanics,
+    models,
+    systems,
+    training,
+)
+from carom.data import (
+    Recording,
+    read_recording,
+    read_system_file,
+    simulate,
+    write_recording,
+    write_system_file,
+)
+from carom.errors import InputError
+from carom.estimation import Fit, Settings, TouchSensor
+from carom.fits import fit, load_model, save_model
+from carom.mechanics import Pair, Scene, Wall
+from carom.models import Mechanism, forecast
+from carom.storage.compilation_cache import configure
+from carom.training import TrainingResult, TrainingSettings, train, train_many
+from carom.types import State
+from carom.version import __version__
+
+__all__ = [
+    "Fit",
+    "InputError",
+    "Mechanism",
+    "Pair",
+    "Recording",
+    "Scene",
+    "Settings",
+    "State",
+    "TouchSensor",
+    "TrainingResult",
+    "TrainingSettings",
+    "Wall",
+    "__version__",
+    "configure",
+    "contact_laws",
+    "data",
+    "estimation",
+    "evaluation",
+    "fit",
+    "fits",
+    "forces",
+    "forecast",
+    "integrators",
+    "load_model",
+    "mechanics",
+    "models",
+    "read_recording",
+    "read_system_file",
+    "save_model",
+    "simulate",
+    "systems",
+    "train",
+    "train_many",
+    "training",
+    "write_recording",
+    "write_system_file",
+]

@@ -1,0 +1,343 @@
+"""What the recipe `carom` is tried on: experiments, a grid over noise and data, the contact classifier."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from carom.data import Recording, add_noise, disturb_touch, simulate
+from carom.data.recording import run_from_trajectory
+from carom.errors import InputError
+from carom.estimation import Settings, Touch, TouchSensor
+from carom.integrators import Detection
+from carom.reproduction.paper.experiments import EXPERIMENTS as PAPER_EXPERIMENTS
+from carom.reproduction.paper.published import published_motion
+from carom.reproduction.paper.scores import HELD_OUT_STARTS, held_out_starts
+from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
+from carom.training import TrainingSettings
+from carom.types import State, Trajectory
+
+IMPERFECT = TouchSensor(missed=0.1, false=0.01, delay=1)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is recorded, and what the learner knows of it.
+
+    Arguments:
+        title: for tables.
+        system: the true mechanics.
+        truth: which solution is recorded.
+        touch: what is known of contacts.
+        learn: the parameters that are estimated.
+        start_given: whether the noise-free first state is known, as it is to the oracle and in scoring.
+        velocities: whether velocities are recorded.
+        runs: with one, it starts at the system's own start; several start at random, as held-out ones do.
+        grid_stretch: sampling interval of the published pendulum, in steps.
+        oracle: whether the true equations are fitted too; without a closed solution that takes too long.
+        paper: the error that the paper reports, with touch.
+    """
+
+    title: str
+    system: AbstractSystem
+    truth: Literal["published", "exact"] = "exact"
+    touch: Touch = "inferred"
+    learn: tuple[str, ...] = ("surfaces",)
+    start_given: bool = True
+    velocities: bool = True
+    step_size: float = 0.02
+    steps: int = 519
+    noise: float = 0.2
+    runs: int = 1
+    grid_stretch: float = 1.0
+    detection: Detection = "arrival"
+    oracle: bool = True
+    paper: str = ""
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            touch=self.touch,
+            sensor=IMPERFECT if self.touch == "imperfect" else TouchSensor(),
+            learn=self.learn,
+            detection=self.detection,
+        )
+
+    @property
+    def true_restitution(self) -> float | None:
+        """Where it is estimated."""
+        if "restitution" not in self.learn:
+            return None
+        assert isinstance(self.system, BouncingBall | BentBall)
+        return self.system.restitution
+
+    def motion(self, system: AbstractSystem, start: State, steps: int | None = None) -> Trajectory:
+        """The noise-free motion, of the length of the recording by default."""
+        steps = self.steps if steps is None else steps
+        if self.truth == "published":
+            return published_motion(system, start, steps, self.step_size, grid_stretch=self.grid_stretch)
+        return system.exact(start, np.arange(steps + 1) * self.step_size)
+
+    def starts(self, seed: int) -> list[State]:
+        """Start states of the runs of one seed."""
+        if self.runs == 1:
+            return [self.system.start]
+        return held_out_starts(self.system, self.runs, seed=[seed, self.runs])
+
+    def record(self, seed: int) -> Recording:
+        """The noisy recording of one seed."""
+        published_pair = self.truth == "published" and isinstance(self.system, NewtonsCradle)
+        scene = self.system.scene(
+            velocity_grid="sample" if self.truth == "published" else "half",
+            projection="reference_point" if published_pair else "none",
+        )
+        motions = [self.motion(self.system, start) for start in self.starts(seed)]
+        runs = tuple(run_from_trajectory(motion, scene) for motion in motions)
+        noisy = add_noise(Recording(runs, self.step_size, scene), self.noise, seed=seed)
+        if self.touch == "imperfect":
+            noisy = disturb_touch(noisy, missed=0.1, false=0.01, shift=1, seed=seed)
+        if not self.velocities:
+            noisy = replace(noisy, runs=tuple(replace(run, velocity=None) for run in noisy.runs))
+        return noisy
+
+
+_BALL = Experiment("Ball, e = 1 given, floor learned", BouncingBall(radius=0.01), paper="1.9 ± 1.0")
+_CRADLE = Experiment(
+    "Cradle", NewtonsCradle(), learn=(), step_size=0.01, steps=539, noise=0.02,
+    paper="0.4 ± 0.1",
+)  # fmt: skip
+_INELASTIC = Experiment(
+    "Ball, e = 0.7 given", BouncingBall(radius=0.01, restitution=0.7), paper="2.076 (no noise)"
+)
+_PENDULUM = Experiment("Pendulum", Pendulum(), steps=199, paper="0.538")
+_UNKNOWN = replace(
+    _BALL, title="Ball, e unknown", learn=("restitution", "surfaces"), start_given=False,
+    paper="not attempted",
+)  # fmt: skip
+_POSITIONS = replace(_BALL, title="Ball, positions only", velocities=False, paper="not attempted")
+
+EXPERIMENTS: dict[str, Experiment] = {
+    **{
+        f"ball.{truth}.{touch}": replace(_BALL, truth=truth, touch=touch)
+        for truth in ("published", "exact")
+        for touch in ("observed", "inferred", "imperfect")
+    },
+    "ball.exact.inferred.start-unknown": replace(_BALL, start_given=False),
+    "ball.published.inferred.start-unknown": replace(_BALL, truth="published", start_given=False),
+    "inelastic.exact.observed": replace(_INELASTIC, touch="observed"),
+    "inelastic.exact.inferred": _INELASTIC,
+    "cradle.exact.observed": replace(_CRADLE, touch="observed"),
+    "cradle.exact.inferred": _CRADLE,
+    "cradle.exact.inferred.start-unknown": replace(_CRADLE, start_given=False),
+    "cradle.published.inferred": replace(_CRADLE, truth="published", detection="departure"),
+    "pendulum.exact": _PENDULUM,
+    "pendulum.published": replace(_PENDULUM, truth="published", grid_stretch=200 / 199),
+    "pendulum.exact.start-unknown": replace(_PENDULUM, start_given=False),
+    **{
+        f"unknown-e-{e:g}": replace(
+            _UNKNOWN, title=f"Ball, e = {e:g} unknown", system=BouncingBall(radius=0.01, restitution=e)
+        )
+        for e in (0.7, 0.95, 1.0)
+    },
+    "bent": Experiment(
+        "Ball in a bent potential, e = 0.8 unknown", BentBall(restitution=0.8),
+        learn=("restitution", "surfaces"), start_given=False, noise=0.1, oracle=False,
+        paper="not attempted",
+    ),
+    "positions.published": replace(_POSITIONS, truth="published"),
+    "positions.exact": _POSITIONS,
+    **{
+        f"starts.{name}": replace(one, title=f"{one.title}, five starts", runs=5)
+        for name, one in (("ball", _BALL), ("cradle", _CRADLE), ("pendulum", _PENDULUM))
+    },
+}  # fmt: skip
+
+
+# The grid: the ball on exact truth with e = 1 given, over noise, number of recorded bounces and touch.
+# Recordings end at the top of the flight after their last bounce. Start state, floor and noise are unknown to
+# all but the oracle, which fits gravity alone and knows start and floor.
+
+NOISES = (0.0, 0.05, 0.2, 0.5, 1.0)
+BOUNCES = (1, 2, 5, 20)
+FORECAST_STEPS = 519
+"""Length of every forecast; four bounces from the recorded start."""
+TRAINING_STEPS = 10_000
+"""Updates of the weights by the paper's recipe, the same for all recordings; its own runs have 48 000."""
+_QUICK_NOISES, _QUICK_BOUNCES, _QUICK = (0.0, 0.2), (1, 2), {"training_steps": 200, "held_out": 5}
+GRID_BALL = EXPERIMENTS["ball.exact.inferred.start-unknown"]
+PAPER_BALL = PAPER_EXPERIMENTS["ball"]
+
+
+class Learner(NamedTuple):
+    """A panel of the heat map.
+
+    Arguments:
+        model: in the paper's experiment with the ball, for the paper's recipe.
+    """
+
+    title: str
+    recipe: Literal["carom", "paper", "oracle"]
+    touch: Touch
+    model: str = ""
+
+
+LEARNERS: dict[str, Learner] = {
+    "carom-observed": Learner("recipe carom, touch observed", "carom", "observed"),
+    "carom-imperfect": Learner("recipe carom, touch imperfect", "carom", "imperfect"),
+    "carom-inferred": Learner("recipe carom, touch inferred", "carom", "inferred"),
+    "oracle": Learner("oracle: true equations, g fitted", "oracle", "inferred"),
+    "cd-lagrange": Learner("paper's recipe, touch observed", "paper", "observed", "CD-Lagrange"),
+    "cd-lagrange-no-touch": Learner(
+        "paper's recipe, no touch", "paper", "inferred", "CD-Lagrange (no touch)"
+    ),
+    "resnet": Learner("ResNet", "paper", "inferred", "ResNet"),
+    "resnet-contact": Learner("ResNetContact, touch observed", "paper", "observed", "ResNetContact"),
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One learner on recordings with a number of bounces and a noise.
+
+    Arguments:
+        learner: name in `LEARNERS`.
+        noise: standard deviation on positions (m) and velocities (m/s).
+        bounces: in every recording.
+        training_steps: updates of the weights by the paper's recipe.
+        held_out: number of start states that were not recorded.
+    """
+
+    learner: str
+    noise: float
+    bounces: int
+    training_steps: int = TRAINING_STEPS
+    held_out: int = HELD_OUT_STARTS
+
+    @property
+    def experiment(self) -> Experiment:
+        touch = LEARNERS[self.learner].touch
+        return replace(GRID_BALL, touch=touch, noise=self.noise, steps=recorded_steps(self.bounces))
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The paper's recipe as in the authors' code, for as many epochs as `training_steps` make."""
+        settings = PAPER_BALL.settings("published", LEARNERS[self.learner].model)
+        windows = self.experiment.steps + 1 - settings.horizon
+        return replace(
+            settings, epochs=max(1, round(self.training_steps / math.ceil(windows / settings.batch_size)))
+        )
+
+    @property
+    def cost(self) -> float:
+        """Work per seed, about in seconds of one core."""
+        recipe = LEARNERS[self.learner].recipe
+        if recipe == "paper":
+            return self.training_steps / 1000
+        return self.experiment.steps / (50 if recipe == "carom" else 1000)
+
+
+def recorded_steps(bounces: int) -> int:
+    """Steps to the top of the flight that follows the last of `bounces`.
+
+    Example:
+        >>> [recorded_steps(bounces) for bounces in (1, 2, 20)]
+        [143, 285, 2854]
+    """
+    ball = GRID_BALL.system
+    assert isinstance(ball, BouncingBall)
+    fall = math.sqrt(2 * (float(ball.start.position[0, 0]) - ball.radius) / ball.gravity)
+    return round(2 * bounces * fall / GRID_BALL.step_size)
+
+
+def plan_grid(names: Sequence[str] = (), *, quick: bool = False) -> list[Trial]:
+    """The trials of the learners whose names begin with one of `names`, of all by default.
+
+    A quick grid has few trials, few starts and hardly any training: to see that everything works.
+    """
+    return [
+        Trial(learner, noise, bounces, **(_QUICK if quick else {}))
+        for learner in find_names(names, LEARNERS, kind="learner")
+        for bounces in (_QUICK_BOUNCES if quick else BOUNCES)
+        for noise in (_QUICK_NOISES if quick else NOISES)
+    ]
+
+
+def find_names(names: Sequence[str], known: Iterable[str], *, kind: str = "experiment") -> list[str]:
+    """Those of `known` that begin with one of `names`; all of them where none is given."""
+    known = list(known)
+    for name in names:
+        if not any(other.startswith(name) for other in known):
+            raise InputError(f"There is no {kind} {name}; the names are {', '.join(known)}.")
+    return [name for name in known if not names or name.startswith(tuple(names))]
+
+
+# The contact classifier: balls are dropped from random states, one bounce each, and fitted with touch
+# observed; the classifier is trained on the fitted states, nearly free of noise, and the recorded touch. In
+# forecasts from other starts the fitted gap or the classifier decides contact, all else being equal.
+
+CLASSIFIER_BOUNCES = (1, 2, 3, 5, 10, 20)
+CLASSIFIER_BALL = BouncingBall(radius=0.01)
+HEIGHTS = {"as recorded": (1.0, 3.0), "higher": (4.0, 6.0)}
+"""Ranges of the starts of forecasts, in metres; from higher ones impacts are faster than any recorded."""
+CLASSIFIER_STARTS, CLASSIFIER_STEPS = 40, 150
+"""Forecasts per range of heights, and their length."""
+
+
+@dataclass(frozen=True)
+class ClassifierTraining:
+    """The paper's contact network trained by Adam, its rate decayed to zero along a cosine."""
+
+    hidden: tuple[int, int] = (100, 100)
+    steps: int = 2000
+    batch: int = 256
+    rate: float = 1e-2
+
+
+@dataclass(frozen=True)
+class Case:
+    """Recordings of some drops of a ball, with one bounce each.
+
+    Arguments:
+        truth: event-exact motion, fitted with the constraint-exact step; or that of the CD-Lagrange step,
+            fitted with the same.
+        bounces: number of drops.
+    """
+
+    truth: Literal["exact", "scheme"]
+    bounces: int
+    steps: int = 60
+    step_size: float = 0.02
+    noise: float = 0.05
+    training: ClassifierTraining = ClassifierTraining()
+
+    @property
+    def settings(self) -> Settings:
+        stepper = "constraint_exact" if self.truth == "exact" else "cd_lagrange"
+        # A ball in plain gravity needs no large network, and the network serves gap and classifier alike.
+        return Settings(touch="observed", stepper=stepper, hidden=16, starts=2)
+
+    def motions(self, starts: Sequence[State], *, steps: int, noise: float = 0.0, seed: int = 0) -> Recording:
+        """One run per start."""
+        grid = "half" if self.truth == "exact" else "sample"
+        return simulate(
+            CLASSIFIER_BALL, steps=steps, step_size=self.step_size, starts=starts, truth=self.truth,
+            velocity_grid=grid, noise=noise, seed=seed,
+        )  # fmt: skip
+
+    def record(self, seed: int) -> Recording:
+        """The recording of one seed; a case with more bounces has those of fewer and others."""
+        generator = np.random.default_rng([seed, 0])
+        starts = drops(generator, CLASSIFIER_BOUNCES[-1], HEIGHTS["as recorded"])[: self.bounces]
+        return self.motions(starts, steps=self.steps, noise=self.noise, seed=seed)
+
+
+CASES = tuple(Case(truth, bounces) for truth in ("exact", "scheme") for bounces in CLASSIFIER_BOUNCES)
+
+
+def drops(generator: np.random.Generator, count: int, heights: tuple[float, float]) -> list[State]:
+    """Start states at random heights and speeds; from 1 to 3 m a ball bounces just once within 1.2 s."""
+    positions, speeds = generator.uniform(*heights, count), generator.uniform(-1, 1, count)
+    return [State(jnp.full((1, 1), q), jnp.full((1, 1), v)) for q, v in zip(positions, speeds, strict=True)]

@@ -1,0 +1,233 @@
+"""The tables of `results/learning.json`, `results/grid.json` and `results/classifier.json`."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+import carom.evaluation.tables as text
+from carom.digits import MISSING, number
+from carom.evaluation.results import wide
+from carom.evaluation.tables import Cell, Table, arrange, cell, tabulate, where
+from carom.reproduction.recipe.configuration import CLASSIFIER_BOUNCES, EXPERIMENTS, HEIGHTS, LEARNERS
+
+_LABELS = {"experiment": {name: one.title for name, one in EXPERIMENTS.items()}}
+_OURS, _ORACLE, _FLOOR = "carom", "oracle", "oracle, floor estimated"
+_ours, _oracle, _floor = (partial(where, "model", model) for model in (_OURS, _ORACLE, _FLOOR))
+PAPER_NOISE = 0.2
+"""Of the paper's ball."""
+
+
+def errors_table(rows: pl.DataFrame) -> Table:
+    """What was known in every experiment, its error beside the oracle's and the paper's, and its impacts."""
+    return tabulate(
+        arrange(wide(rows), experiment=EXPERIMENTS),
+        {"experiment": "experiment"},
+        {
+            **_entries("truth", "touch", "start", "velocities"),
+            "mean ± s.e.": _ours(cell("paper_rmse", text.mean_text)),
+            "median": _ours(cell("paper_rmse", text.median_text)),
+            "oracle: mean": _oracle(cell("paper_rmse", lambda values: number(text.summarize(values).mean))),
+            "impacts: mistimed / missed / spurious of true": _ours(_impacts),
+            "paper": lambda group: EXPERIMENTS[group["experiment"][0]].paper or MISSING,
+        },
+        caption=f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
+        labels=_LABELS,
+    )
+
+
+def restitution_table(rows: pl.DataFrame) -> Table:
+    """Estimated restitutions: how near, how often inside their interval, how certain, how spread."""
+    truth = {
+        name: one.true_restitution for name, one in EXPERIMENTS.items() if one.true_restitution is not None
+    }
+    fits = wide(rows).filter(pl.col("model") == _OURS, pl.col("experiment").is_in(list(truth)))
+    true = pl.col("experiment").replace_strict(truth, default=None, return_dtype=pl.Float64)
+    fits = fits.with_columns(
+        error=pl.col("restitution") - true,
+        # What the data did not determine is not covered.
+        covered=true.is_between("restitution_low", "restitution_high").fill_null(value=False),
+    )
+    return tabulate(
+        arrange(fits, experiment=EXPERIMENTS),
+        {"experiment": "experiment"},
+        {
+            "true e": lambda group: f"{truth[group['experiment'][0]]:g}",
+            "largest error": cell("error", lambda errors: number(max(errors.abs()))),
+            "95 % interval covers": cell("covered", text.share_text),
+            "mean s.e.": cell("restitution_error", lambda values: number(text.summarize(values).mean)),
+            "spread over seeds": cell("restitution", _deviation),
+            "mean − true": cell("error", lambda errors: _signed(text.summarize(errors).mean)),
+        },
+        caption="Estimated restitution over seeds; the spread is the standard deviation of the estimates.",
+        labels=_LABELS,
+    )
+
+
+def held_out_table(rows: pl.DataFrame) -> Table:
+    """Forecasts from starts that were not recorded, beside the oracles'."""
+    # Without an oracle only a few starts were tried, which is not the same quantity.
+    compared = rows.filter(pl.col("model") == _ORACLE)["experiment"].unique()
+    median = cell("held_out_median", text.median_text)
+    return tabulate(
+        arrange(wide(rows).filter(pl.col("experiment").is_in(compared.to_list())), experiment=EXPERIMENTS),
+        {"experiment": "experiment"},
+        {
+            **_entries("truth", "touch", "start"),
+            "median error": _ours(median),
+            "oracle": _oracle(median),
+            "ratio": _ratio_to(_ORACLE),
+            "oracle without floor": _floor(median),
+            "ratio to it": _ratio_to(_FLOOR),
+            "impacts wrong per seed": _ours(cell("held_out_wrong", text.median_text)),
+        },
+        caption=(
+            "Held-out starts: the median error of 50 starts, median over seeds. The second oracle estimates "
+            "the floor too, as the learner does. The last column is the median over seeds of the impacts "
+            "that are mistimed, missed or spurious from all 50 together."
+        ),
+        labels=_LABELS,
+    )
+
+
+def bent_table(rows: pl.DataFrame) -> Table:
+    """How far the learned slope of the bent potential is from the true one."""
+    fits = wide(rows.filter(pl.col("experiment") == "bent"))
+    lines = []
+    for title, metric in (("95th percentile", "slope_95_share"), ("root mean square", "slope_rmse_share")):
+        shares = fits[metric]
+        found = (text.summarize(shares).median, min(shares), max(shares))
+        lines.append((title, *("diverged" if math.isinf(x) else f"{100 * x:.1f} %" for x in found)))
+    caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
+    return Table(caption, ("error", "median seed", "best seed", "worst seed"), tuple(lines))
+
+
+def classifier_table(rows: pl.DataFrame) -> Table:
+    """Impacts, starts on time and errors, contacts decided by the gap or by the classifier."""
+    fits = arrange(
+        wide(rows),
+        truth=("exact", "scheme"),
+        heights=HEIGHTS,
+        bounces=CLASSIFIER_BOUNCES,
+        model=("gap", "classifier"),
+    )
+    return tabulate(
+        fits,
+        {"truth": "truth", "heights": "starts", "bounces": "bounces seen"},
+        {
+            "true impacts": where("model", "gap", cell("impacts", lambda counts: f"{counts.sum():.0f}")),
+            "{model}: wrong": lambda group: " / ".join(_totals(group, "mistimed", "missed", "spurious")),
+            "{model}: all on time": lambda group: (
+                f"{100 * sum(group['on_time']) / sum(group['forecasts']):.0f} %"
+            ),
+            "{model}: error": cell("held_out_median", text.median_text),
+        },
+        caption=(
+            f"Forecasts from held-out starts over {rows['seed'].n_unique()} seeds, contacts decided by the "
+            "gap or by the classifier. Wrong impacts are mistimed / missed / spurious; then the share of "
+            "starts with every impact on time, and the median over seeds of the median error over starts."
+        ),
+    )
+
+
+def grid_fits(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per fit of the grid, in the order of `LEARNERS`, and what went wrong with it.
+
+    Columns `off`: a bounce of the forecast is missing, spurious or at a wrong sample; `miscounted`: a wrong
+    number of bounces was found in the recording, null for learners that do not count them.
+    """
+    fits = wide(rows.filter(pl.col("model") != "scheme"))
+    absent = [name for name in ("failed", "found_impacts", "training_steps") if name not in fits.columns]
+    return arrange(
+        fits.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
+        .with_columns(
+            off=(pl.col("mistimed") + pl.col("missed") + pl.col("spurious")) > 0,
+            miscounted=pl.col("found_impacts") != pl.col("bounces"),
+        )
+        .sort("noise", "bounces", "seed"),
+        model=LEARNERS,
+    )
+
+
+def grid_table(rows: pl.DataFrame) -> Table:
+    """Every learner at the paper's noise, and how often it goes wrong in the whole grid."""
+    fits = grid_fits(rows)
+    noises, seeds = sorted(fits["noise"].unique()), sorted(fits["seed"].unique())
+    noise = min(noises, key=lambda value: abs(value - PAPER_NOISE))
+    scheme = rows.filter(pl.col("model") == "scheme")["value"]
+    training = fits["training_steps"].max()
+
+    def at(level: float, show: Cell) -> Cell:
+        return lambda group: show(group.filter(pl.col("noise") == level))
+
+    on_time = cell("off", lambda off: text.share_text(~off))
+    return tabulate(
+        fits,
+        {"model": "learner"},
+        {
+            "bounces = {bounces}": at(noise, cell("paper_rmse", text.median_text)),
+            "all bounces on time": on_time,
+            f"at σ = {noises[-1]:g}": at(noises[-1], on_time),
+            "fit reports failure": cell("failed", text.share_text),
+            "bounces of the recording miscounted": cell("miscounted", text.share_text),
+        },
+        caption=(
+            f"Median error of seeds {seeds[0]} to {seeds[-1]} at σ = {noise:g} by number of recorded "
+            f"bounces; then counts over all noises ({', '.join(f'{value:g}' for value in noises)}), bounces "
+            "and seeds."
+            + (f" The paper's models have {training:.0f} training steps." if training else "")
+            + (f" The CD-Lagrange step itself, with true force and floor: {number(scheme[0])}.")
+        ),
+        labels={"model": {name: learner.title for name, learner in LEARNERS.items()}},
+    )
+
+
+LEARNING_TABLES: dict[str, Callable[[pl.DataFrame], Table]] = {
+    "learning-main": errors_table,
+    "learning-parameters": restitution_table,
+    "learning-held-out": held_out_table,
+    "learning-bent": bent_table,
+}
+"""By the name of their marker in a page."""
+
+
+def _entries(*keys: str) -> dict[str, Cell]:
+    """What the rows of our model have for some keys."""
+    return {key: _ours(lambda group, key=key: group[key][0]) for key in keys}
+
+
+def _impacts(group: pl.DataFrame) -> str:
+    if not len(text.measured(group, "impacts")):
+        return MISSING
+    mistimed, missed, spurious, true = _totals(group, "mistimed", "missed", "spurious", "impacts")
+    return f"{mistimed} / {missed} / {spurious} of {true}" if true != "0" else f"{spurious} spurious"
+
+
+def _totals(group: pl.DataFrame, *metrics: str) -> list[str]:
+    return [f"{group[metric].sum():.0f}" for metric in metrics]
+
+
+def _ratio_to(oracle: str) -> Cell:
+    """Our median held-out error over an oracle's."""
+
+    def show(group: pl.DataFrame) -> str:
+        ours, theirs = (
+            text.measured(group.filter(model=model), "held_out_median") for model in (_OURS, oracle)
+        )
+        if not len(theirs):
+            return MISSING
+        divisor = text.summarize(theirs).median
+        ratio = text.summarize(ours).median / divisor if divisor else math.inf
+        return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
+
+    return show
+
+
+def _deviation(values: pl.Series) -> str:
+    return number(float(np.std(values.to_numpy(), ddof=1))) if len(values) > 1 else MISSING
+
+
+def _signed(value: float) -> str:
+    return ("+" if value >= 0 else "−") + number(abs(value))

@@ -1,0 +1,245 @@
+"""What `carom reproduce` can run: for each subject its tasks, its file of results, its table and figures."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from carom.errors import InputError
+from carom.evaluation.results import Results, write_results
+from carom.evaluation.tables import Table
+from carom.execution.executor import ProgressCallback
+from carom.execution.tasks import Task, run_tasks
+from carom.reproduction.bodies.figures import write_bodies_figures
+from carom.reproduction.bodies.run import bodies_tasks
+from carom.reproduction.bodies.tables import restitution_table
+from carom.reproduction.measured import tables as measured
+from carom.reproduction.measured.figures import write_measured_figures
+from carom.reproduction.measured.recordings import data_hash, measured_directory
+from carom.reproduction.measured.run import measured_tasks
+from carom.reproduction.paper.animation import write_animations
+from carom.reproduction.paper.experiments import (
+    ABLATIONS,
+    PROTOCOLS,
+    REPORTED_SEED,
+    Protocol,
+    find_experiments,
+)
+from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.report import write_report
+from carom.reproduction.paper.run import paper_tasks, plan
+from carom.reproduction.paper.tables import fits_of, overview_table
+from carom.reproduction.recipe.classifier import classifier_tasks
+from carom.reproduction.recipe.configuration import plan_grid
+from carom.reproduction.recipe.figures import write_grid_figure
+from carom.reproduction.recipe.run import experiment_tasks, grid_tasks
+from carom.reproduction.recipe.tables import classifier_table, errors_table, grid_table
+from carom.storage.atomic import make_folder, remove_leftovers
+from carom.storage.lock import locked
+
+FIGURES = "figures"
+QUICK_SHARE = 0.02
+"""Of the epochs, in a quick run."""
+
+
+class Request(NamedTuple):
+    """What to run of a subject.
+
+    Arguments:
+        names: beginnings of names of experiments or models; all where there are none.
+        seeds: of noise, initial weights and minibatches; of measured recordings, of random crops.
+        protocols: of the paper's experiments.
+        ablations: whether the paper's ablations are run too.
+        quick: whether training is shortened, to see that everything works.
+        data: the folder of measured recordings.
+    """
+
+    names: tuple[str, ...] = ()
+    seeds: Sequence[int] = range(REPORTED_SEED, REPORTED_SEED + 5)
+    protocols: tuple[Protocol, ...] = PROTOCOLS
+    ablations: bool = False
+    quick: bool = False
+    data: Path | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that can be reproduced.
+
+    Arguments:
+        file: name of the file of results.
+        tasks: given a request and the folder of finished tasks; each returns {"rows": tidy rows}.
+        table: what the terminal shows.
+        draw: figures and pages, from results, the request, the folder of finished tasks and the output's.
+        first_seed: of reported numbers.
+        named: whether it can be restricted to names.
+        options: the options that not every subject has.
+    """
+
+    file: str
+    tasks: Callable[[Request, Path], Sequence[Task]]
+    table: Callable[[pl.DataFrame], Table]
+    draw: Callable[[Results, Request, Path, Path], object] | None = None
+    first_seed: int = 0
+    named: bool = False
+    options: tuple[str, ...] = ()
+
+
+def reproduce(
+    name: str,
+    request: Request,
+    out: Path,
+    *,
+    workers: int = 1,
+    progress: ProgressCallback | None = None,
+) -> Results:
+    """Run what is not yet finished of a subject, write its results, and draw its figures.
+
+    Arguments:
+        name: of the subject, in `SUBJECTS`.
+        request: what to run.
+        out: where results and figures go; finished tasks lie in a folder named after the subject, so that the
+            same call continues a killed one.
+        workers: processes to share the work.
+        progress: called with the fraction of the work done.
+    """
+    subject = SUBJECTS[name]
+    tasks = subject.tasks(request, out / name)
+    with output_folder(out, name) as folder:
+        finished = run_tasks(tasks, workers=workers, progress=progress)
+        results = write_results(
+            out / subject.file,
+            [row for result in finished for row in result["rows"]],
+            command=command_line(name, request),
+            machine=", ".join(sorted({result["device"] for result in finished})),
+            data_sha256=data_hash(measured_directory(request.data)) if "--data" in subject.options else None,
+        )
+        if subject.draw is not None:
+            make_folder(out / FIGURES)
+            subject.draw(results, request, folder, out)
+    return results
+
+
+@contextmanager
+def output_folder(out: Path, name: str) -> Iterator[Path]:
+    """A folder for finished tasks; all of `out` is this process's alone as long as it writes there."""
+    folder = out / name
+    make_folder(folder)
+    with locked(out):
+        for place in (out, folder, out / FIGURES):
+            remove_leftovers(place)
+        yield folder
+
+
+def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
+    trials = plan(find_experiments(request.names), request.protocols, request.seeds)
+    if request.ablations:
+        trials += plan(ABLATIONS, ("published",), request.seeds)
+    return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
+
+
+def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> None:
+    fits, figures = fits_of(results.rows), out / FIGURES
+    write_figures(fits, folder, figures)
+    write_animations(fits, folder, figures)
+    write_report(results, figures, out / "paper.html", quick=request.quick)
+
+
+SUBJECTS: dict[str, Subject] = {
+    "paper": Subject(
+        "paper.json",
+        _paper_tasks,
+        lambda rows: overview_table(fits_of(rows)),
+        _draw_paper,
+        first_seed=REPORTED_SEED,
+        named=True,
+        options=("--protocol", "--ablations", "--quick"),
+    ),
+    "recipe": Subject(
+        "learning.json",
+        lambda request, folder: experiment_tasks(request.names, request.seeds, folder),
+        errors_table,
+        named=True,
+    ),
+    "grid": Subject(
+        "grid.json",
+        lambda request, folder: grid_tasks(
+            plan_grid(request.names, quick=request.quick), request.seeds, folder
+        ),
+        grid_table,
+        lambda results, request, folder, out: write_grid_figure(results.rows, out / FIGURES),
+        named=True,
+        options=("--quick",),
+    ),
+    "classifier": Subject(
+        "classifier.json",
+        lambda request, folder: classifier_tasks(request.seeds, folder),
+        classifier_table,
+    ),
+    "bodies": Subject(
+        "bodies.json",
+        lambda request, folder: bodies_tasks(request.seeds, folder),
+        restitution_table,
+        lambda results, request, folder, out: write_bodies_figures(out / FIGURES),
+    ),
+    "measured": Subject(
+        "measured.json",
+        lambda request, folder: measured_tasks(measured_directory(request.data), request.seeds, folder),
+        measured.errors_table,
+        lambda results, request, folder, out: write_measured_figures(results.rows, folder, out / FIGURES),
+        options=("--data",),
+    ),
+}
+"""By the name that `carom reproduce` takes."""
+
+
+def find_subject(
+    names: tuple[str, ...], *, recipe: str = "paper", grid: bool = False
+) -> tuple[str, tuple[str, ...]]:
+    """The subject that the first of some names is, and the other names.
+
+    Example:
+        >>> find_subject(("grid", "oracle")), find_subject(("ball",)), find_subject((), recipe="carom")
+        (('grid', ('oracle',)), ('paper', ('ball',)), ('recipe', ()))
+    """
+    if names and names[0] in SUBJECTS:
+        subject, names = names[0], names[1:]
+    else:
+        subject = "grid" if grid else "recipe" if recipe == "carom" else "paper"
+    if names and not SUBJECTS[subject].named:
+        raise InputError(f"The subject {subject} is always run whole; leave the name {names[0]} out.")
+    return subject, names
+
+
+def require_options(name: str, request: Request) -> None:
+    """Refuse options that a subject does not have."""
+    for option in _given(request):
+        if option.split()[0] not in SUBJECTS[name].options:
+            raise InputError(f"{option.split()[0]} is not an option of the subject {name}; leave it out.")
+
+
+def command_line(name: str, request: Request) -> str:
+    """The command that gives these results.
+
+    Example:
+        >>> command_line("paper", Request(("ball",), range(200, 220), ablations=True))
+        'carom reproduce paper ball --runs 20 --ablations'
+    """
+    first = request.seeds[0]
+    options = [f"--runs {len(request.seeds)}"]
+    options += [f"--first-seed {first}"] * (first != SUBJECTS[name].first_seed)
+    return " ".join(["carom reproduce", name, *request.names, *options, *_given(request)])
+
+
+def _given(request: Request) -> list[str]:
+    """The options of a request that not every subject has, as they are typed."""
+    options = {
+        f"--protocol {request.protocols[0]}": request.protocols != PROTOCOLS,
+        "--ablations": request.ablations,
+        "--quick": request.quick,
+        "--data FOLDER": request.data is not None,
+    }
+    return [option for option, is_given in options.items() if is_given]

@@ -1,0 +1,117 @@
+"""Tables of committed results inside the Markdown pages of the repository; `make tables` refreshes them.
+
+A page marks the position of a table with `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import event_gradients
+from benchmarks.bodies_tables import MECHANICS_TABLES, SPEED_TABLES
+from benchmarks.tables import GPU_TABLES, GROWTH_TABLES
+from carom.bench.tables import BENCH_TABLES
+from carom.errors import InputError
+from carom.evaluation.results import read_results
+from carom.evaluation.tables import Table, markdown
+from carom.reproduction.bodies.tables import BODIES_TABLES
+from carom.reproduction.measured.tables import MEASURED_TABLES
+from carom.reproduction.paper.tables import PAPER_TABLES
+from carom.reproduction.recipe.tables import LEARNING_TABLES, classifier_table, grid_table
+from carom.storage.atomic import atomic_write
+
+PAGES = tuple(
+    Path(name)
+    for name in (
+        "README.md",
+        "docs/reproduction.md",
+        "docs/learning.md",
+        "docs/measured.md",
+        "docs/bodies.md",
+        "docs/growth.md",
+        "docs/benchmarks.md",
+    )
+)
+SOURCES: dict[str, Mapping[str, Callable[[Any], Table | list[Table] | str]]] = {
+    "results/paper.json": PAPER_TABLES,
+    "results/learning.json": LEARNING_TABLES,
+    "results/grid.json": {"grid-summary": grid_table},
+    "results/classifier.json": {"classifier": classifier_table},
+    "results/measured.json": MEASURED_TABLES,
+    "results/bodies.json": BODIES_TABLES,
+    "benchmarks/results/mechanics.json": MECHANICS_TABLES,
+    "benchmarks/results/bodies.json": SPEED_TABLES,
+    "benchmarks/results/speed.json": BENCH_TABLES,
+    "benchmarks/results/event_gradients.json": {
+        "speed-torchdiffeq": lambda document: event_gradients.table(document["figures"])
+    },
+    "benchmarks/results/gpu.json": GPU_TABLES,
+    "benchmarks/results/growth.json": GROWTH_TABLES,
+}
+"""Tables by name, by the file that they are made from: functions of its tidy rows, or of the JSON document
+where a benchmark has a form of its own."""
+_MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
+
+
+def make_tables(root: Path) -> dict[str, str]:
+    """All tables from the committed files of a repository, in Markdown, by name."""
+    return {
+        name: _markdown(make(source))
+        for path, tables in SOURCES.items()
+        for source in [_read(root / path)]
+        for name, make in tables.items()
+    }
+
+
+def refreshed(text: str, tables: Mapping[str, str]) -> str:
+    """A page with every marked table made anew."""
+    for name in _MARKER.findall(text):
+        if name not in tables:
+            raise InputError(f"There is no table {name}; the tables are {', '.join(tables)}.")
+        text = replace_between(text, name, tables[name])
+    return text
+
+
+def replace_between(text: str, marker: str, table: str) -> str:
+    """The text with `table` between the lines `<!-- begin: marker -->` and `<!-- end: marker -->`.
+
+    Example:
+        >>> replace_between("a\\n<!-- begin: t -->\\nold\\n<!-- end: t -->\\nb\\n", "t", "new")
+        'a\\n<!-- begin: t -->\\n\\nnew\\n\\n<!-- end: t -->\\nb\\n'
+    """
+    begin, end = f"<!-- begin: {marker} -->", f"<!-- end: {marker} -->"
+    pattern = re.compile(rf"^{re.escape(begin)}$.*?^{re.escape(end)}$", re.MULTILINE | re.DOTALL)
+    found = len(pattern.findall(text))
+    if found != 1:
+        raise InputError(
+            f"A text needs one line “{begin}” and below it one line “{end}”; {found} such pairs were found."
+        )
+    # A function, because backslashes in a replacement text would be interpreted.
+    return pattern.sub(lambda _: f"{begin}\n\n{table.strip()}\n\n{end}", text)
+
+
+def _read(path: Path) -> Any:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    rows = document.get("rows")
+    return read_results(path).rows if isinstance(rows, list) and "metric" in rows[0] else document
+
+
+def _markdown(made: Table | list[Table] | str) -> str:
+    if isinstance(made, str):
+        return made
+    return "\n\n".join(markdown(table) for table in ([made] if isinstance(made, Table) else made))
+
+
+def main() -> None:
+    """Refresh the tables of all pages, from the root of the repository."""
+    tables = make_tables(Path())
+    for page in PAGES:
+        text = refreshed(page.read_text(encoding="utf-8"), tables)
+        with atomic_write(page) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Files of results: what is written is read, and what does not follow the schema is refused in a sentence."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from carom.errors import InputError
+from carom.evaluation.results import read_results, tidy_rows, wide, write_results
+
+BALL = {"experiment": "ball", "model": "ResNet", "seed": 1}
+
+
+def test_what_is_written_is_read_sorted_and_rounded(tmp_path):
+    path = tmp_path / "new" / "paper.json"
+    rows = [
+        *tidy_rows(BALL, {"paper_rmse": np.float32(1.23456789), "missed": np.int64(2), "failed": False}),
+        *tidy_rows(BALL | {"seed": 0, "noise": 0.5, "protocol": None}, {"paper_rmse": math.nan}),
+    ]
+    written = write_results(path, rows, command="carom reproduce ball", machine="a machine")
+    read = read_results(path)
+    assert read.rows.equals(written.rows)
+    assert read.header == written.header
+    assert (read.header["machine"], len(read.header["source_sha256"])) == ("a machine", 64)
+    assert read.rows["seed"].to_list() == [0, 1, 1, 1]
+    assert read.rows["metric"].to_list() == ["paper_rmse", "failed", "missed", "paper_rmse"]
+    assert read.rows["value"].to_list() == [math.inf, 0.0, 2.0, 1.2346]
+    assert read.rows["noise"].to_list() == [0.5, None, None, None]
+    assert read.rows["protocol"].null_count() == 4
+    write_results(
+        path.with_name("again.json"), rows[::-1], command="carom reproduce ball", machine="a machine"
+    )
+    assert path.with_name("again.json").read_bytes() == path.read_bytes()
+    (diverged, whole) = wide(read.rows).to_dicts()
+    assert (diverged["paper_rmse"], diverged["missed"], whole["missed"]) == (math.inf, None, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"experiment": "ball", "metric": "error"}, "row 2: every row needs"),
+        (BALL | {"metric": "error", "value": "small"}, "row 2: value cannot be 'small'"),
+        (BALL | {"seed": "one", "metric": "error", "value": 1.0}, "row 2: seed cannot be 'one'"),
+        (BALL | {"Noise": 1.0, "metric": "error", "value": 1.0}, "row 2: Noise cannot be"),
+        (BALL | {"metric": "missed", "value": 3}, "row 2: another row has the same keys"),
+        (BALL | {"metric": "seed", "value": 3}, "seed is both a key and a metric"),
+    ],
+)
+def test_wrong_rows_are_refused_before_anything_is_written(row, message, tmp_path):
+    path = tmp_path / "paper.json"
+    with pytest.raises(InputError, match=message):
+        write_results(path, [BALL | {"metric": "missed", "value": 2}, row], command="carom reproduce")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "the file cannot be read"),
+        ("[" * 100_000, "the file cannot be read"),
+        ("[1]", "object with a list"),
+        (json.dumps({"rows": []}), "lacks the entry command"),
+        (json.dumps({"command": "", "units": [], "rows": []}), "has the entry units"),
+    ],
+)
+def test_other_files_are_refused(text, message, tmp_path):
+    path = tmp_path / "paper.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as refusal:
+        read_results(path)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,90 @@
+"""Collisions by regression lines and as a model predicts them, against closed forms."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from carom.models import Mechanism
+from carom.reproduction.measured.collisions import (
+    best_constant,
+    measure_collision,
+    predict_velocities,
+    with_constant,
+)
+from carom.reproduction.measured.configuration import RIDERS
+from tests.riders import Encounter
+
+STEP, MASKED, SECONDS = 0.002, 15, 0.1
+
+
+def flat_model(*, log_mass_ratio: float = 0.0, terms: int = 1) -> Mechanism:
+    """Free flight between impacts."""
+    model = Mechanism(RIDERS, STEP, hidden=2, restitution_terms=terms, key=jax.random.key(0))
+    masses = jax.numpy.array([0.0, log_mass_ratio], "float32")
+    return eqx.tree_at(
+        lambda m: (m.potential.output, m.log_mass),
+        model,
+        (jax.numpy.zeros_like(model.potential.output), masses),
+    )
+
+
+def collide(case: Encounter, *, noise: float = 0.0, seed: int = 0):
+    time = np.arange(0, 0.6, STEP)
+    run = case.run(time, 0.25, noise, np.random.default_rng(seed))
+    collision = measure_collision(run, RIDERS, seconds=SECONDS, masked=MASKED)
+    assert collision is not None
+    return collision
+
+
+CASES = [
+    Encounter(0.2, 0.9, 0.5, drift=0.1),
+    Encounter(0.7, 0.5, 1.0),
+    Encounter(1.5, 0.3, 2.5, drift=-0.3, duration=0.02),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"e {case.restitution}")
+def test_straight_lines(case):
+    collision = collide(case, noise=1e-6)
+    np.testing.assert_allclose(collision.closing_speed, case.closing_speed, rtol=1e-3)
+    np.testing.assert_allclose(collision.restitution, case.restitution, rtol=1e-3)
+    np.testing.assert_allclose(collision.mass_ratio, case.mass_ratio, rtol=2e-3)
+    np.testing.assert_allclose(collision.instant, 0.25 + case.met, atol=1e-4)
+    np.testing.assert_allclose(collision.gap, case.gap - case.closing_speed * case.met, atol=1e-4)
+
+
+def test_no_collision_no_lines():
+    time = np.arange(0, 0.4, STEP)
+    apart = Encounter(0.2, 0.5, 1.0).run(time, 5.0, 1e-5, np.random.default_rng(0))
+    assert measure_collision(apart, RIDERS, seconds=SECONDS, masked=MASKED) is None
+
+
+def test_a_model_with_the_true_law_predicts_what_was_measured():
+    collisions = [collide(case, noise=1e-6) for case in CASES]
+    ratios = np.array([case.mass_ratio for case in CASES])
+    for collision, case in zip(collisions, CASES, strict=True):
+        model = with_constant(flat_model(terms=3), case.restitution)
+        (after,) = predict_velocities(model, [collision], np.array([case.mass_ratio]))
+        np.testing.assert_allclose(after, collision.after, atol=2e-3 * case.closing_speed)
+    # Newton's law and momentum, for one e in all.
+    after = predict_velocities(with_constant(flat_model(), 0.4), collisions, ratios)
+    before = np.array([c.before for c in collisions])
+    np.testing.assert_allclose(after[:, 0] - after[:, 1], -0.4 * (before[:, 0] - before[:, 1]), rtol=1e-4)
+    weights = np.stack([np.ones(3), ratios], axis=1)
+    np.testing.assert_allclose((weights * after).sum(1), (weights * before).sum(1), atol=1e-5)
+
+
+def test_the_best_constant_is_the_best():
+    collisions = [collide(case, noise=1e-5) for case in CASES]
+    ratios = np.array([case.mass_ratio for case in CASES])
+    model, measured = flat_model(), np.array([c.after for c in collisions])
+
+    def error(restitution):
+        predicted = predict_velocities(with_constant(model, restitution), collisions, ratios)
+        return np.mean((predicted - measured) ** 2)
+
+    best = best_constant(model, collisions, ratios)
+    assert error(best) < min(error(best - 0.02), error(best + 0.02))
+    same = [collide(Encounter(u, 0.62, 1.7)) for u in (0.3, 0.9, 1.6)]
+    np.testing.assert_allclose(best_constant(model, same, np.full(3, 1.7)), 0.62, atol=2e-3)
