@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import LINES, figure_style
+from carom.plotting.style import LINES, figure_style, save_figure
 
 Rows = Sequence[Mapping[str, Any]]
 PAPER, CAROM, COMMAND = LINES["CD-Lagrange"], LINES["ResNet"], LINES["VIN"]
@@ -19,7 +18,7 @@ def write_growth_figures(document: Mapping[str, Any], folder: Path) -> list[Path
     folder.mkdir(parents=True, exist_ok=True)
     with figure_style():
         figures = {"length": draw_length(document), "others": draw_others(document)}
-        return [save_picture(figure, folder / name) for name, figure in figures.items()]
+        return [save_figure(figure, folder / name) for name, figure in figures.items()]
 
 
 def draw_length(document: Mapping[str, Any]) -> Figure:

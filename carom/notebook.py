@@ -1,4 +1,4 @@
-"""How objects look in a notebook: a small table, and curves as SVG that needs no plotting library."""
+"""How objects are displayed in a notebook: a small table, and curves as SVG without a plotting library."""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,11 +6,19 @@ from html import escape
 import numpy as np
 from jaxtyping import Float
 
+PALETTE = {
+    "blue": "#0072b2",
+    "vermilion": "#d55e00",
+    "green": "#009e73",
+    "purple": "#cc79a7",
+    "sky blue": "#56b4e9",
+    "orange": "#e69f00",
+}
+"""Okabe and Ito's colours, which remain distinct with colour blindness; all figures use them."""
 MOST_POINTS, MOST_CURVES = 600, 6
 WIDTH, HEIGHT, MARGIN = 480, 150, 36
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "1 3", "10 4")
-"""So that curves differ in grey, too."""
+"""Curves also differ in their dashes, for printing in grey."""
 
 
 def table(title: str, rows: Sequence[tuple[str, str]]) -> str:
@@ -30,7 +38,7 @@ def table(title: str, rows: Sequence[tuple[str, str]]) -> str:
 def curves(
     horizontal: Float[np.ndarray, "points"], vertical: Float[np.ndarray, "points curves"], *, x: str, y: str
 ) -> str:
-    """Curves over a common axis; the ends of both axes are labelled. Gaps stay gaps."""
+    """Curves over a common axis, with the ends of both axes labelled; a curve is interrupted at NaN."""
     every = max(1, len(horizontal) // MOST_POINTS)
     horizontal, vertical = horizontal[::every], vertical[::every, :MOST_CURVES]
     known = vertical[np.isfinite(vertical)]
@@ -41,16 +49,14 @@ def curves(
     across = MARGIN + (WIDTH - 2 * MARGIN) * (horizontal - first) / ((last - first) or 1)
     down = HEIGHT - MARGIN - (HEIGHT - 1.5 * MARGIN) * (vertical - low) / ((high - low) or 1)
     lines = []
-    for index, column in enumerate(down.T):
-        pieces = np.split(np.arange(len(column)), np.flatnonzero(np.diff(np.isfinite(column))) + 1)
-        for piece in pieces:
-            if np.isfinite(column[piece]).all():
-                points = " ".join(
-                    f"{a:.1f},{b:.1f}" for a, b in zip(across[piece], column[piece], strict=True)
-                )
+    for column, color, dash in zip(down.T, PALETTE.values(), DASHES, strict=False):
+        breaks = np.flatnonzero(np.diff(np.isfinite(column))) + 1
+        for part in np.split(np.arange(len(column)), breaks):
+            if np.isfinite(column[part]).all():
+                points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across[part], column[part], strict=True))
                 lines.append(
-                    f'<polyline points="{points}" fill="none" stroke="{COLORS[index]}" stroke-width="1.5" '
-                    f'stroke-dasharray="{DASHES[index]}"/>'
+                    f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5" '
+                    f'stroke-dasharray="{dash}"/>'
                 )
     left, right, bottom = MARGIN, WIDTH - MARGIN, HEIGHT - MARGIN
     texts = [

@@ -1,4 +1,4 @@
-"""`carom report`: a page to look at."""
+"""`carom report`: the page of a fit."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,11 +8,11 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.errors import require_seed
-from carom.report import write_run_report
+from carom.report import write_report
 
 
 def report(
-    run: Annotated[Path, tyro.conf.Positional],
+    fit: Annotated[Path, tyro.conf.Positional],
     /,
     *,
     out: Path | None = None,
@@ -20,24 +20,24 @@ def report(
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Write one HTML page of a fit: data, contacts, parameters, forecast, and an animated scene.
+    """Write an HTML page about a fit: recording, contacts, parameters, forecast and an animated scene.
 
-    Example: carom report runs/ball
+    Example: carom report fits/ball
 
-    The page needs nothing but itself: it opens without a network, and no request leaves it.
+    The page is one self-contained file: it opens offline and loads nothing from elsewhere.
 
     Args:
-        run: A run folder that `carom fit` wrote.
-        out: The page, by default report.html in the run folder, which is replaced.
-        overwrite: Replace a page with another name if it exists.
-        seed: Unused; every command takes it.
+        fit: A fit directory written by `carom fit`.
+        out: The page, by default report.html in the fit directory, which is replaced.
+        overwrite: Replace a page of another name if it exists.
+        seed: Unused; every command accepts it.
         json: Print one JSON object instead of a sentence.
     """
     require_seed(seed)
     if out is not None:
         require_output(out, overwrite=overwrite)
-    path = out or run / "report.html"
-    size = write_run_report(run, path)
+    path = out or fit / "report.html"
+    size = write_report(fit, path)
     if json:
         print_json({"report": str(path), "bytes": size})
     else:

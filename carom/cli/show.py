@@ -9,9 +9,7 @@ from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data.io.described import read_described
 from carom.errors import InputError, require_range, require_seed
-from carom.plotting.pictures import save_picture
-from carom.plotting.scene_pictures import draw_run, write_run_animation
-from carom.plotting.style import figure_style
+from carom.plotting.scenes import write_run_picture
 from carom.storage.input_file import shown
 
 
@@ -31,17 +29,17 @@ def show(
 
     Example: carom show box.csv --out box.png (or box.gif, an animation)
 
-    Bodies in the plane are seen as they are, bodies in space from a corner above, and those on a line
+    Bodies in the plane are drawn to scale, bodies in space in orthographic projection, and bodies on a line
     against time.
 
     Args:
         recording: The recording: .csv, .parquet or .npz.
-        out: The picture to write: .png (a .svg comes with it) or, for an animation, .gif.
+        out: The picture to write: .png (with a .svg beside it) or, for an animation, .gif.
         system: The system file; by default the one beside the recording, with the same name and .toml.
-        run: Which run is drawn, counted from 1.
-        title: What is written above it.
+        run: The run to draw, counted from 1.
+        title: The title above the picture.
         overwrite: Replace the picture if it exists.
-        seed: Unused, as nothing here is random; every command takes it.
+        seed: Unused, as nothing here is random; every command accepts it.
         json: Print one JSON object instead of a sentence.
     """
     require_seed(seed)
@@ -50,17 +48,12 @@ def show(
     require_output(out, overwrite=overwrite)
     read, described = read_described(recording, system)
     require_range("--run", run, 1, len(read.runs))
-    chosen = read.runs[run - 1]
+    chosen, label = read.runs[run - 1], read.labels[run - 1]
     if described.scene.dimension > 3:
         raise InputError(f"{recording}: bodies in {described.scene.dimension} dimensions cannot be drawn.")
-    if out.suffix == ".gif":
-        write_run_animation(chosen, described.scene, out, title=title)
-    else:
-        with figure_style():
-            save_picture(draw_run(chosen, described.scene, title=title), out.with_suffix(""))
+    write_run_picture(chosen, described.scene, out, title=title)
     if json:
         print_json({"picture": str(out), "run": run, "samples": len(chosen)})
     else:
-        label = read.labels[run - 1]
         named = "" if label in (str(run - 1), str(run)) else f" ({shown(label)})"
         print(f"{out}: run {run}{named} of {len(read.runs)}, {len(chosen)} samples.")

@@ -11,10 +11,10 @@ from jaxtyping import Array, Bool, Float
 from carom.errors import InputError
 from carom.integrators import consecutive, prepend
 from carom.integrators import rollout as repeat
-from carom.mechanics import Scene
+from carom.mechanics import AbstractInertia, Scene, Surfaces
 from carom.models.contact_signal import AbstractContactSignal, Signal
 from carom.notebook import table
-from carom.types import Coordinates, State
+from carom.types import Coordinates, PerContact, State
 
 Model = TypeVar("Model", bound="AbstractModel")
 
@@ -28,6 +28,27 @@ class Recorded(Protocol):
 
     @property
     def step_size(self) -> float: ...
+
+
+@runtime_checkable
+class HasForce(Protocol):
+    """A model with a force and an energy, which can be drawn."""
+
+    def inertia(self) -> AbstractInertia: ...
+
+    def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates: ...
+
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]: ...
+
+
+@runtime_checkable
+class HasSurfaces(Protocol):
+    """A model whose contacts are decided by the gaps between surfaces, with a law of restitution."""
+
+    @property
+    def geometry(self) -> Surfaces: ...
+
+    def restitution_at(self, rate: PerContact) -> PerContact: ...
 
 
 class AbstractModel(eqx.Module):

@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from carom.integrators import cd_lagrange_step, to_half_grid, to_sample_grid
 from carom.mechanics import (
@@ -81,6 +81,10 @@ class CDLagrangeNetwork(AbstractModel):
         if self.learned_inertia is not None:
             return self.learned_inertia()
         return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
+
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        return self.potential(position)
 
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − C v."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from carom.errors import require_choice
 from carom.integrators import stormer_verlet_step, velocity_verlet_step
@@ -58,7 +58,12 @@ class VariationalIntegratorNetwork(AbstractModel):
     def inertia(self) -> Masses:
         return Masses(jnp.asarray(self.scene.masses, self.potential.bias.dtype))
 
-    def force(self, position: Coordinates) -> Coordinates:
+    def potential_energy(self, position: Coordinates) -> Float[Array, ""]:
+        """U, up to a constant."""
+        return self.potential(position)
+
+    def force(self, position: Coordinates, velocity: Coordinates | None = None) -> Coordinates:
+        """F = −∂U/∂q, whatever the velocity."""
         return -self.potential.gradient(position)
 
     @property

@@ -1,1 +1,1 @@
-"""What figures have in common: style, files, scenes and animations."""
+"""What figures share: one style, trajectories, scenes of bodies and walls, and animations."""

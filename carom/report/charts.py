@@ -1,316 +1,286 @@
-"""The figures of a fit's page: one panel each, small enough for a phone."""
+"""The charts of a fit's page: one panel each, readable on a phone, in the colours of the page."""
 
+import io
+import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from html import escape
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from carom.digits import number
-from carom.models import ImpactNetwork
-from carom.plotting.style import DATA, figure_style
-from carom.report.findings import DRAWN_RUNS, Findings
-from carom.report.inline_svg import HEIGHT, IMPACT, INK, MODEL, POINTS, SECOND, WIDTH, inline_svg
+from carom.models.base import HasSurfaces
+from carom.notebook import PALETTE
+from carom.plotting import trajectories as draw
+from carom.plotting.style import INK, PAPER, POINTS, RULE, figure_style
+from carom.report.findings import DRAWN_RUNS, MOST_CHARTS, Curve, Findings
 
-MOST_POINTS, MOST_STEPS = 600, 1500
-"""Points and steps of a curve that are drawn, evenly spread over what there is."""
-MOST_CHARTS = 6
-"""Figures of one kind; a page with more is not looked at."""
-BOUND: dict[str, Any] = {"color": IMPACT, "linestyle": (0, (4, 3)), "linewidth": 1.0}
-_POINTS = {**DATA, "color": POINTS, "markersize": 3.5}
+SIZE = (4.2, 2.9)
+"""Inches: at this size the letters remain legible on a phone."""
+FIRST, SECOND, THIRD = (PALETTE[color] for color in ("blue", "green", "vermilion"))
+DASHED, DOTTED = (0, (5, 2)), (0, (1, 1))
+HISTORY = 60
+"""Samples before a forecast that are drawn."""
+# The page replaces these colours by variables of its own, whose values differ in dark mode.
+_COLORS = (INK, PAPER, RULE, POINTS, FIRST, SECOND, THIRD)
+_VARIABLES = ("--ink", "--page", "--rule", "--points", "--model", "--second", "--impact")
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A figure with its words.
+class Chart(NamedTuple):
+    """A chart with its text.
 
     Arguments:
-        name: unlike any other on the page.
+        name: unique on the page.
         title: a few words.
-        caption: what to see in it.
-        svg: the picture, as an element of a page.
+        caption: what the chart shows.
+        box: the view box of the SVG element.
+        drawing: its content, up to its closing tag.
     """
 
     name: str
     title: str
     caption: str
-    svg: str
+    box: str
+    drawing: Markup
 
-    @property
-    def html(self) -> str:
-        """A figure of a page."""
-        return (
-            f'<figure id="{escape(self.name)}">{self.svg}'
-            f"<figcaption><strong>{escape(self.title)}.</strong> {escape(self.caption)}</figcaption></figure>"
+
+def fit_charts(findings: Findings) -> dict[str, list[Chart]]:
+    """All charts of a page, by section."""
+    drawers = {
+        "data": [_draw_recorded],
+        "forecast": [_draw_forecasts],
+        "phase": [_draw_phases],
+        "force": [_draw_energy, _draw_forces],
+        "contact": [_draw_contacts, _draw_restitution],
+        "history": [_draw_history],
+    }
+    charts: dict[str, list[Chart]] = {section: [] for section in drawers}
+    for section, several in drawers.items():
+        for drawer in several:
+            drawer(charts[section], findings)
+    return charts
+
+
+def _draw_recorded(charts: list[Chart], findings: Findings) -> None:
+    """Recorded coordinates against time, with the contacts."""
+    for run, body, axis, name in _coordinates(findings, len(findings.runs)):
+        data, title = findings.runs[run], f"{name} in {findings.fitted_title(run)}"
+        times = data.time[findings.touched(run)[:, body]]
+        caption = _contacts_in_words(times, findings.detected)
+        labels = ("time / s", f"{_label(name)} / unit")
+        with _chart(charts, f"data-{run}-{body}-{axis}", title, caption, *labels) as axes:
+            draw.plot_samples(axes, data.time, data.position[:, body, axis], label="recorded")
+            for motion in findings.motions[run : run + 1]:
+                draw.plot_curve(axes, data.time, motion.position[:, body, axis], label="model")
+            draw.mark_contacts(axes, times)
+
+
+def _draw_phases(charts: list[Chart], findings: Findings) -> None:
+    """Phase portraits."""
+    for run, body, axis, name in _coordinates(findings, min(1, len(findings.motions))):
+        data = findings.runs[run]
+        position, velocity = (np.array(part)[:, body, axis] for part in findings.motions[run])
+        low, high = number(float(velocity.min())), number(float(velocity.max()))
+        caption = f"Velocities from {low} to {high} in {findings.fitted_title(run)}."
+        if data.velocity is None:
+            caption += " Velocities were not recorded; those of the model are shown."
+        labels = (f"{_label(name)} / unit", f"velocity of {_label(name)} / (unit/s)")
+        with _chart(charts, f"phase-{body}-{axis}", f"Phase portrait of {name}", caption, *labels) as axes:
+            if data.velocity is not None:
+                measured = data.position[:, body, axis], data.velocity[:, body, axis]
+                draw.plot_samples(axes, *measured, label="recorded")
+            # Velocity jumps at an impact: the curve is interrupted there.
+            velocity[findings.impacts[run].any(axis=1)] = np.nan
+            draw.plot_curve(axes, position, velocity, label="model")
+
+
+def _draw_forecasts(charts: list[Chart], findings: Findings) -> None:
+    """Forecasts and the held-out samples."""
+    for index, body, axis, name in _coordinates(findings, len(findings.forecasts)):
+        ahead = findings.forecasts[index]
+        past, future = ahead.part.history, ahead.part.future
+        caption = (
+            f"Root-mean-square error {number(float(np.sqrt(np.nanmean(ahead.squares[:, body, axis]))))}."
         )
+        if ahead.covered is not None:
+            caption += f" {100 * ahead.covered:.0f} % of the samples lie within the 90 % band and the noise."
+        if ahead.low is None:
+            caption += " There is no band, as the fit has a single model."
+        title = f"Forecast of {name} in {findings.title(ahead.part.number)}"
+        labels = ("time / s", f"{_label(name)} / unit")
+        with _chart(charts, f"forecast-{index}-{body}-{axis}", title, caption, *labels) as axes:
+            before, after = past.position[-HISTORY:, body, axis], future.position[:, body, axis]
+            draw.plot_samples(axes, past.time[-HISTORY:], before, label="history")
+            draw.plot_samples(axes, future.time, after, label="held out", color=INK, size=2.5)
+            draw.plot_curve(axes, future.time, ahead.position[:, body, axis], label="forecast")
+            if ahead.low is not None and ahead.high is not None:
+                edges = ahead.low[:, body, axis], ahead.high[:, body, axis]
+                draw.plot_band(axes, future.time, *edges, label=findings.band)
+            draw.limit_to_data(axes, [before, after])
+
+
+def _draw_energy(charts: list[Chart], findings: Findings) -> None:
+    """Energy against time; impacts and damping dissipate it."""
+    if findings.energies is None:
+        return
+    time, (kinetic, potential) = findings.runs[0].time, findings.energies
+    total = kinetic + potential
+    caption = (
+        f"Total energy: {number(float(total[0]))} at the start and {number(float(total[-1]))} at "
+        f"the end of {findings.fitted_title(0)}, with the potential energy measured from its lowest value."
+    )
+    labels = ("time / s", "energy / mass / (unit²/s²)")
+    with _chart(charts, "energy-0", "Energy", caption, *labels) as axes:
+        draw.plot_curve(axes, time, total, label="total")
+        draw.plot_curve(axes, time, kinetic, label="kinetic", color=SECOND, dash=DOTTED)
+        draw.plot_curve(axes, time, potential, label="potential", color=THIRD, dash=DASHED)
+        axes.set_ylim(0, None)
+
+
+def _draw_forces(charts: list[Chart], findings: Findings) -> None:
+    """The force along every coordinate, and how it depends on velocity where it does."""
+    label = "force / mass / (unit/s²)"
+    for curve in findings.forces:
+        name = findings.names[curve.of]
+        title, labels = f"Force on {name} at rest, over mass", (f"{_label(name)} / unit", label)
+        _draw_curve(charts, findings, curve, "force", title, "over the recorded positions", *labels)
+    for curve in findings.resistances:
+        name = findings.names[curve.of]
+        title = f"Velocity-dependent force on {name}, over mass"
+        labels = (f"velocity of {_label(name)} / (unit/s)", label)
+        _draw_curve(charts, findings, curve, "resistance", title, "over the velocities of the model", *labels)
+
+
+def _draw_contacts(charts: list[Chart], findings: Findings) -> None:
+    """Gaps, or probabilities of contact, against time."""
+    for signal, values in enumerate(() if findings.gaps is None else findings.gaps.T[:MOST_CHARTS]):
+        title, label, threshold = f"Contact signal {signal + 1}", "probability of contact", 0.5
+        caption = f"At most {number(float(values.max()))} in {findings.fitted_title(0)}."
+        if isinstance(findings.model, HasSurfaces):
+            title, label, threshold = f"Gap {findings.contact(signal)}", "gap / unit", 0.0
+            smallest = number(float(values.min()))
+            caption = f"The smallest gap in {findings.fitted_title(0)} is {smallest}; at 0 surfaces touch."
+        with _chart(charts, f"gap-{signal}", title, caption, "time / s", label) as axes:
+            time = findings.runs[0].time
+            draw.plot_curve(axes, time, values, label="model", color=SECOND)
+            axes.axhline(threshold, color=INK, linewidth=0.8)
+            draw.mark_contacts(axes, time[findings.in_contact(0, signal)])
+
+
+def _draw_restitution(charts: list[Chart], findings: Findings) -> None:
+    """Restitution against closing speed, where it varies."""
+    for curve in findings.restitutions[:MOST_CHARTS]:
+        title, text = f"Restitution {findings.contact(curve.of)}", "over the speeds of the detected impacts"
+        labels = ("closing speed / (unit/s)", "e")
+        _draw_curve(charts, findings, curve, "restitution", title, text, *labels)
+
+
+def _draw_history(charts: list[Chart], findings: Findings) -> None:
+    """The course of the optimisation."""
+    lines = findings.fit.history
+    if not lines:
+        return
+    count = "round" if "round" in lines[0] else "epoch"
+    columns = {name: np.array([line.get(name, np.nan) for line in lines]) for name in lines[0]}
+    steps = columns.pop(count)
+    last = (f"{name.replace('_', ' ')} {number(float(values[-1]))}" for name, values in columns.items())
+    caption = f"{len(lines)} {count}s; {', '.join(last)}."
+    labels = (count, "log-likelihood" if count == "round" else "loss")
+    with _chart(charts, "history", "Optimisation", caption, *labels) as axes:
+        styles = ((FIRST, "-"), (SECOND, DASHED), (THIRD, DOTTED))
+        for (name, values), (color, dash) in zip(columns.items(), styles, strict=False):
+            draw.plot_curve(axes, steps, values, label=name.replace("_", " "), color=color, dash=dash)
+        if count == "epoch" and all((values > 0).all() for values in columns.values()):
+            axes.set_yscale("log")
+
+
+def _draw_curve(
+    charts: list[Chart], findings: Findings, curve: Curve, kind: str, title: str, text: str, x: str, y: str
+) -> None:
+    """A chart of one curve with its band."""
+    low, high = number(float(np.nanmin(curve.value))), number(float(np.nanmax(curve.value)))
+    caption = f"From {low} to {high} {text}."
+    if curve.low is not None and curve.high is not None:
+        width = number(float(np.nanmedian(curve.high - curve.low)) / 2)
+        caption += f" The band is typically ± {width} wide."
+    with _chart(charts, f"{kind}-{curve.of}", title, caption, x, y) as axes:
+        draw.plot_curve(axes, curve.grid, curve.value, label="model")
+        if curve.low is not None and curve.high is not None:
+            draw.plot_band(axes, curve.grid, curve.low, curve.high, label=findings.band)
+        draw.widen_to_scale(axes, curve.value)
 
 
 @contextmanager
-def _panel(charts: list[Chart], name: str, title: str, caption: str, described: str) -> Iterator[Axes]:
-    """Axes to draw on; the figure is added to the charts at the end."""
+def _chart(charts: list[Chart], name: str, title: str, caption: str, x: str, y: str) -> Iterator[Axes]:
+    """Axes to draw on, with their labels; the chart is added at the end."""
     with figure_style():
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        figure = Figure(figsize=SIZE, layout="constrained")
         axes = figure.add_subplot()
         axes.tick_params(labelsize=10)
-        axes.xaxis.label.set_fontsize(10)
-        axes.yaxis.label.set_fontsize(10)
+        axes.set_xlabel(x, fontsize=10)
+        axes.set_ylabel(y, fontsize=10)
         yield axes
         if axes.get_legend_handles_labels()[0]:
             figure.legend(
                 loc="outside upper center", ncols=3, fontsize=9, handlelength=1.8, columnspacing=1.2
             )
-        charts.append(Chart(name, title, caption, inline_svg(figure, name=name, description=described)))
+        charts.append(Chart(name, title, caption, *inline_svg(figure, name=name)))
 
 
-def data_charts(findings: Findings) -> list[Chart]:
-    """What was recorded, with the contacts that were found, coordinate by coordinate."""
-    charts: list[Chart] = []
-    for run, body, axis in _coordinates(findings, len(findings.runs)):
-        data, name = findings.runs[run], findings.coordinate(body, axis)
-        hits = findings.impacts[run]
-        own = _own_contacts(findings, body)
-        times = data.time[hits[:, own].any(axis=1)] if own else np.zeros(0)
-        seen = _times(times)
-        title = f"{name} in {findings.fitted_title(run)}"
-        caption = f"{len(times)} contact{'s' * (len(times) != 1)} found{seen}."
-        if findings.notes.get("impacts") is None:
-            recorded = "1 touch was" if len(times) == 1 else f"{len(times)} touches were"
-            caption = f"{recorded} recorded{seen}." if len(times) else "No touch was recorded."
-        with _panel(
-            charts, f"data-{run}-{body}-{axis}", title, caption, f"{title} over time. {caption}"
-        ) as axes:
-            _scatter(axes, data.time, data.position[:, body, axis], "recorded")
-            if run < len(findings.motions):
-                _curve(axes, data.time, np.asarray(findings.motions[run].position)[:, body, axis], "model")
-            for place, time in enumerate(times[:200]):
-                axes.axvline(time, **BOUND, label="contact" if place == 0 else None)
-            axes.set(xlabel="time / s", ylabel=f"{_label(name)} / unit")
-    return charts
+def inline_svg(figure: Figure, *, name: str) -> tuple[str, Markup]:
+    """The view box and the content of a figure as an SVG element of a page, in the page's colours.
+
+    Arguments:
+        figure: drawn in the colours of `carom.plotting.style`.
+        name: unique on the page; identifiers inside the element are derived from it.
+    """
+    buffer = io.StringIO()
+    settings: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none"}
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # The browser has glyphs that Matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
+    for color, variable in zip(_COLORS, _VARIABLES, strict=True):
+        text = text.replace(color, f"var({variable})")
+    # Groups such as axes_1 have the same identifier in every figure; nothing refers to them.
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)
+    box = re.search(r'viewBox="([^"]*)"', text)
+    assert box is not None
+    return box[1], Markup(text[text.index(">") + 1 :])
 
 
-def phase_charts(findings: Findings) -> list[Chart]:
-    """Velocity over position."""
-    charts: list[Chart] = []
-    for run, body, axis in _coordinates(findings, min(1, len(findings.motions))):
-        data, name = findings.runs[run], findings.coordinate(body, axis)
-        motion = findings.motions[run]
-        position, velocity = (np.asarray(part)[:, body, axis] for part in (motion.position, motion.velocity))
-        slowest, fastest = float(velocity.min()), float(velocity.max())
-        caption = f"Rates from {number(slowest)} to {number(fastest)}, {findings.fitted_title(run)}."
-        if data.velocity is None:
-            caption += " Velocities were not recorded; the model's are shown."
-        title = f"Phase portrait of {name}"
-        with _panel(charts, f"phase-{body}-{axis}", title, caption, f"{title}. {caption}") as axes:
-            if data.velocity is not None:
-                _scatter(axes, data.position[:, body, axis], data.velocity[:, body, axis], "recorded")
-            # A jump at an impact is no motion: the curve is interrupted there.
-            broken = velocity.copy()
-            broken[findings.impacts[run].any(axis=1)] = np.nan
-            _curve(axes, position, broken, "model")
-            axes.set(xlabel=f"{_label(name)} / unit", ylabel=f"rate of {_label(name)} / (unit/s)")
-    return charts
-
-
-def forecast_charts(findings: Findings) -> list[Chart]:
-    """Forecasts against what was held out."""
-    charts: list[Chart] = []
-    for place, body, axis in _coordinates(findings, len(findings.forecasts)):
-        ahead = findings.forecasts[place]
-        part, name = ahead.part, findings.coordinate(body, axis)
-        error = np.sqrt(np.nanmean(ahead.squares[:, body, axis]))
-        caption = f"Typical error {number(float(error))}."
-        if ahead.covered is not None:
-            caption += (
-                f" {100 * ahead.covered:.0f} % of the samples lie in the band and its noise; 90 % should."
-            )
-        if ahead.low is None:
-            caption += " No band: the run has one model alone."
-        title = f"Forecast of {name} in {findings.title(part.number)}"
-        with _panel(
-            charts, f"forecast-{place}-{body}-{axis}", title, caption, f"{title}, held out. {caption}"
-        ) as axes:
-            shown = slice(-min(60, len(part.history)), None)
-            past, future = part.history, part.future
-            _scatter(axes, past.time[shown], past.position[shown, body, axis], "history")
-            axes.plot(
-                *_thin(MOST_POINTS, future.time, future.position[:, body, axis]),
-                **{**_POINTS, "color": INK, "markersize": 2.5},
-                label="held out",
-            )
-            _curve(axes, future.time, ahead.position[:, body, axis], "forecast")
-            if ahead.low is not None and ahead.high is not None:
-                _band(axes, future.time, ahead.low[:, body, axis], ahead.high[:, body, axis])
-            _limit(axes, [past.position[shown, body, axis], future.position[:, body, axis]])
-            axes.set(xlabel="time / s", ylabel=f"{_label(name)} / unit")
-    return charts
-
-
-def energy_charts(findings: Findings) -> list[Chart]:
-    """Energy over time; impacts take it, and so does damping."""
-    charts: list[Chart] = []
-    for run, (kinetic, potential) in enumerate(findings.energies[:1]):
-        time, total = findings.runs[run].time, kinetic + potential
-        caption = (
-            f"In all {number(float(total[0]))} at the start and {number(float(total[-1]))} at the end of "
-            f"{findings.fitted_title(run)}, by the model; the potential counts from its lowest value."
-        )
-        with _panel(charts, f"energy-{run}", "Energy", caption, f"Energy over time. {caption}") as axes:
-            _curve(axes, time, total, "in all")
-            _curve(axes, time, kinetic, "kinetic", color=SECOND, dash=(0, (1, 1)))
-            _curve(axes, time, potential, "potential", color=IMPACT, dash=(0, (5, 2)))
-            axes.set(xlabel="time / s", ylabel="energy / mass / (unit²/s²)", ylim=(0, None))
-    return charts
-
-
-def slope_charts(findings: Findings) -> list[Chart]:
-    """∇U, the force with its sign turned, along every coordinate."""
-    charts: list[Chart] = []
-    for slope in findings.slopes[:MOST_CHARTS]:
-        name = findings.coordinate(slope.body, slope.axis)
-        low, high = number(float(slope.value.min())), number(float(slope.value.max()))
-        caption = f"From {low} to {high} over the positions that were seen."
-        if slope.low is not None and slope.high is not None:
-            width = number(float(np.median(slope.high - slope.low)) / 2)
-            caption += f" The band, {findings.band}, is typically ± {width} wide."
-        title = f"Slope of the potential along {name}"
-        with _panel(
-            charts, f"slope-{slope.body}-{slope.axis}", title, caption, f"{title}. {caption}"
-        ) as axes:
-            _curve(axes, slope.place, slope.value, "∂U/∂q / mass")
-            if slope.low is not None and slope.high is not None:
-                _band(axes, slope.place, slope.low, slope.high)
-            _least_range(axes, slope.value)
-            axes.set(xlabel=f"{_label(name)} / unit", ylabel="slope / (unit/s²)")
-    return charts
-
-
-def gap_charts(findings: Findings) -> list[Chart]:
-    """How far surfaces are from each other, or how likely a contact is."""
-    charts: list[Chart] = []
-    if not findings.gaps:
-        return charts
-    gaps, run, title_of_run = findings.gaps[0], findings.runs[0], findings.fitted_title(0)
-    geometric = isinstance(findings.model, ImpactNetwork)
-    for contact in range(min(MOST_CHARTS, gaps.shape[1])):
-        if geometric:
-            title = f"Gap {findings.contact(contact)}"
-            smallest = number(float(gaps[:, contact].min()))
-            caption = f"The smallest gap of {title_of_run} is {smallest}; at 0 surfaces touch."
-            label = "gap / unit"
-        else:
-            title = f"Contact signal {contact + 1}"
-            caption = (
-                f"The greatest probability of a contact in {title_of_run} is "
-                f"{number(float(gaps[:, contact].max()))}."
-            )
-            label = "probability of a contact"
-        with _panel(charts, f"gap-{contact}", title, caption, f"{title} over time. {caption}") as axes:
-            _curve(axes, run.time, gaps[:, contact], "model", color=SECOND)
-            axes.axhline(0.0 if geometric else 0.5, color=INK, linewidth=0.8)
-            hits = findings.impacts[0][:, _columns_of(findings, contact)].any(axis=1)
-            for place, instant in enumerate(run.time[hits][:200]):
-                axes.axvline(instant, **BOUND, label="contact" if place == 0 else None)
-            axes.set(xlabel="time / s", ylabel=label)
-    return charts
-
-
-def history_charts(findings: Findings) -> list[Chart]:
-    """How the fit got there."""
-    charts: list[Chart] = []
-    lines = findings.finished.history
-    if not lines:
-        return charts
-    count = "round" if "round" in lines[0] else "epoch"
-    names = [name for name in lines[0] if name != count]
-    caption = f"{len(lines)} {count}s; " + ", ".join(
-        f"{name.replace('_', ' ')} {number(lines[-1].get(name, float('nan')))}" for name in names
-    )
-    with _panel(charts, "history", "Training", f"{caption}.", f"Training history. {caption}.") as axes:
-        steps = np.array([line.get(count, np.nan) for line in lines], float)
-        looks = ((MODEL, "-"), (SECOND, (0, (5, 2))), (IMPACT, (0, (1, 1))))
-        for name, (color, dash) in zip(names, looks, strict=False):
-            values = np.array([line.get(name, np.nan) for line in lines], float)
-            _curve(axes, steps, values, name.replace("_", " "), color=color, dash=dash)
-        positive = all(line.get(name, 1.0) > 0 for line in lines for name in names)
-        if count == "epoch" and positive:
-            axes.set_yscale("log")
-        axes.set(xlabel=count, ylabel="log-likelihood" if count == "round" else "loss")
-    return charts
-
-
-def _coordinates(findings: Findings, runs: int) -> list[tuple[int, int, int]]:
-    """Run, body and axis of the figures of one kind, the first runs first, but not too many."""
+def _coordinates(findings: Findings, runs: int) -> list[tuple[int, int, int, str]]:
+    """Run, body, axis and name of the coordinates in charts of one kind, the first runs first."""
     scene = findings.model.scene
-    each = product(range(min(runs, DRAWN_RUNS)), range(scene.bodies), range(scene.dimension))
-    return list(each)[:MOST_CHARTS]
+    every = product(range(min(runs, DRAWN_RUNS)), range(scene.bodies), range(scene.dimension))
+    return [(*entry, findings.names[entry[1] * scene.dimension + entry[2]]) for entry in every][:MOST_CHARTS]
 
 
-def _own_contacts(findings: Findings, body: int) -> list[int]:
-    """The columns of the found impacts that concern a body."""
-    if findings.notes.get("impacts") is None:
-        return [body]
-    return [j for j, candidate in enumerate(findings.model.scene.candidates) if body in candidate.bodies]
+def _contacts_in_words(times: np.ndarray, detected: bool) -> str:
+    """How many contacts there are, and when the first ones happen.
 
-
-def _columns_of(findings: Findings, contact: int) -> list[int]:
-    """The columns of the found impacts that concern a contact, or of the bodies that may have felt it."""
-    if findings.notes.get("impacts") is not None:
-        return [contact]
-    candidates = findings.model.scene.candidates
-    return list(candidates[contact].bodies) if contact < len(candidates) else []
-
-
-def _times(times: np.ndarray) -> str:
-    """The first instants, in words."""
+    Example:
+        >>> _contacts_in_words(np.array([0.5]), True), _contacts_in_words(np.zeros(0), False)
+        ('1 contact detected, at 0.5 s.', 'No touch recorded.')
+    """
+    thing, verb = ("contact", "detected") if detected else ("touch", "recorded")
     if not len(times):
-        return ""
+        return f"No {thing} {verb}."
+    plural = "" if len(times) == 1 else "s" if detected else "es"
     listed = ", ".join(f"{time:.4g}" for time in times[:6])
-    return f", at {listed}{' …' if len(times) > 6 else ''} s"
+    return f"{len(times)} {thing}{plural} {verb}, at {listed}{' …' if len(times) > 6 else ''} s."
 
 
 def _label(name: str) -> str:
-    """A name from a file as text of a figure, where a dollar sign would begin a formula."""
+    """A name from a file as the text of a figure, where a dollar sign would begin a formula."""
     short = name if len(name) <= 24 else name[:23] + "…"
     return short.replace("$", r"\$")
-
-
-def _thin(most: int, *columns: np.ndarray) -> list[np.ndarray]:
-    """Evenly chosen entries, not more than `most`."""
-    stride = -(-len(columns[0]) // most)
-    return [column[::stride] for column in columns]
-
-
-def _scatter(axes: Axes, x: np.ndarray, y: np.ndarray, label: str) -> None:
-    axes.plot(*_thin(MOST_POINTS, x, y), **_POINTS, label=label)
-
-
-def _curve(
-    axes: Axes, x: np.ndarray, y: np.ndarray, label: str, *, color: str = MODEL, dash: Any = "-"
-) -> None:
-    axes.plot(*_thin(MOST_STEPS, x, y), color=color, linestyle=dash, linewidth=1.4, label=label)
-
-
-def _band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    x, low, high = _thin(MOST_STEPS, x, low, high)
-    axes.fill_between(x, low, high, color=MODEL, alpha=0.25, linewidth=0, label="band")
-
-
-def _limit(axes: Axes, shown: list[np.ndarray]) -> None:
-    """The range of the data and half as much: a forecast that diverges must not squeeze them."""
-    values = np.concatenate(shown)
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    margin = 0.5 * max(high - low, 1e-9)
-    axes.set_ylim(max(axes.get_ylim()[0], low - margin), min(axes.get_ylim()[1], high + margin))
-
-
-def _least_range(axes: Axes, values: np.ndarray) -> None:
-    """No smaller than a fifth of the value: a force that hardly varies should look flat."""
-    middle = float(np.median(values))
-    half = max(0.1 * abs(middle), 0.55 * float(np.ptp(values)))
-    low, high = axes.get_ylim()
-    axes.set_ylim(min(low, middle - half), max(high, middle + half))

@@ -1,16 +1,19 @@
-"""What a run folder says, ready to be drawn and told: motions, energies, forces, gaps and forecasts."""
+"""What a fit directory holds, prepared for the page: motions, contacts, energies, forces and forecasts.
+
+Models are asked what they can answer (`HasForce`, `HasSurfaces`), never what kind of model they are.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 
 from carom.data import Run
 from carom.errors import InputError
@@ -18,98 +21,113 @@ from carom.estimation.parameters.table import contact_name
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
 from carom.fits import FinishedRun, load_finished_run, noise_in
 from carom.fits.fit_directory import Retraced
-from carom.mechanics import kinetic_energy
-from carom.models import (
-    AbstractModel,
-    CDLagrangeNetwork,
-    ImpactNetwork,
-    VariationalIntegratorNetwork,
-    forecast,
-)
+from carom.mechanics import Candidate, Scene, Wall, contact_rate, kinetic_energy
+from carom.models import AbstractModel, forecast
+from carom.models.base import HasForce, HasSurfaces
 from carom.storage.input_file import shown
 from carom.types import State
 
-PLACES = 81
-"""Points of a curve over positions."""
+POINTS = 81
+"""Points of a curve."""
+MOST_CHARTS = 6
+"""Charts of one kind; nobody looks at more."""
 DRAWN_RUNS = 3
-"""Runs, and stretches held out, that are drawn."""
+"""Runs, and held-out parts, that are drawn."""
+NEGLIGIBLE = 1e-5
+"""Relative differences below which curves are the same, and a force vanishes: rounding in float32."""
 
 
-@dataclass(frozen=True, eq=False)
-class Slope:
-    """∂U/∂q of a body along one of its coordinates, the others being at their middle; over its mass."""
+class Curve(NamedTuple):
+    """A function found by the fit, with its 90 % credible band where there are posterior samples.
 
-    body: int
-    axis: int
-    place: Float[np.ndarray, "places"]
-    value: Float[np.ndarray, "places"]
-    low: Float[np.ndarray, "places"] | None
-    high: Float[np.ndarray, "places"] | None
+    Arguments:
+        of: number of the coordinate or of the contact.
+        grid: where it is evaluated.
+        value, low, high: the function and its band; NaN where the data say nothing.
+    """
+
+    of: int
+    grid: Float[np.ndarray, "points"]
+    value: Float[np.ndarray, "points"]
+    low: Float[np.ndarray, "points"] | None
+    high: Float[np.ndarray, "points"] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """One run folder."""
+    """One fit directory: its files, and the names of the coordinates, body by body."""
 
-    finished: FinishedRun
+    fit: FinishedRun
     names: tuple[str, ...]
-    """What the coordinates are called, body by body."""
 
     @property
     def model(self) -> AbstractModel:
-        return self.finished.model
+        return self.fit.model
 
     @property
-    def notes(self) -> dict[str, Any]:
-        return self.finished.notes
+    def posterior(self) -> AbstractModel | None:
+        """Posterior samples, or the ensemble members of the paper's recipe."""
+        return self.fit.alternatives
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """What was fitted."""
-        return self.finished.split.training.runs
+        """The training part."""
+        return self.fit.split.training.runs
 
     @property
     def noise(self) -> tuple[float, float] | None:
-        """Standard deviations of positions and velocities, by the fit."""
-        return noise_in(self.notes)
+        """Estimated standard deviations of positions and velocities."""
+        return noise_in(self.fit.notes)
+
+    @property
+    def detected(self) -> bool:
+        """Whether the fit has detected impacts; the paper's recipe takes touch from the recording."""
+        return self.fit.notes.get("impacts") is not None
+
+    @property
+    def members(self) -> int:
+        """Number of posterior samples or ensemble members."""
+        arrays = jax.tree.leaves(eqx.filter(self.posterior, eqx.is_array))
+        return len(arrays[0]) if arrays else 0
 
     @property
     def band(self) -> str:
-        """What a band holds, in words; empty where there are no bands."""
-        others = self.finished.alternatives
-        if others is None:
-            return ""
-        count = len(jax.tree.leaves(eqx.filter(others, eqx.is_array))[0])
-        if isinstance(others, ImpactNetwork):
-            return f"nine tenths of {count} models drawn from the errors of the fit"
-        return f"nine tenths of {count} trainings from different seeds"
-
-    def coordinate(self, body: int, axis: int) -> str:
-        """The name of a coordinate."""
-        return self.names[body * self.model.scene.dimension + axis]
+        """What a band shows, for legends."""
+        return "90 % credible band" if self.detected else "90 % of ensemble"
 
     def fitted_title(self, run: int) -> str:
-        """One of the `runs` in a heading."""
-        away = {part.number for part in self.finished.split.held_out}
-        everything = range(len(self.finished.recording.runs))
-        whole = len(self.runs) == len(everything)  # ends were held out, or nothing was
-        return self.title([number for number in everything if whole or number not in away][run])
+        """One of `runs` in a heading."""
+        numbers = range(len(self.fit.recording.runs))
+        if len(self.runs) < len(numbers):  # whole runs were held out
+            held_out = {part.number for part in self.fit.split.held_out}
+            numbers = [number for number in numbers if number not in held_out]
+        return self.title(numbers[run])
 
     def title(self, number: int) -> str:
-        """A run of the recording in a heading: counted from 1, with the name that its file gives it."""
-        label = self.finished.recording.labels[number]
-        plain = label in (str(number), str(number + 1))
-        return f"run {number + 1}" + ("" if plain else f" ({shown(label, length=30)})")
+        """A run of the recording in a heading: counted from 1, with its label in the file."""
+        label = self.fit.recording.labels[number]
+        unlabelled = label in (str(number), str(number + 1))
+        return f"run {number + 1}" + ("" if unlabelled else f" ({shown(label, length=30)})")
 
     def contact(self, index: int) -> str:
         """A contact in words."""
         return contact_name(self.model.scene, index)
 
     @cached_property
+    def scene(self) -> Scene:
+        """The scene, with the surfaces at their estimated positions."""
+        scene, model = self.model.scene, self.model
+        if not isinstance(model, HasSurfaces):
+            return scene
+        position = jnp.asarray(self._median_position, "float32")
+        shift = np.asarray(scene.geometry.gap(position) - model.geometry.gap(position), float)
+        return replace(scene, candidates=tuple(map(_shifted, scene.candidates, shift.tolist())))
+
+    @cached_property
     def motions(self) -> tuple[Retraced, ...]:
-        """The first runs as the model has them: retraced by the fit, or forecast from their first sample."""
-        if self.finished.motions:
-            return self.finished.motions[:DRAWN_RUNS]
+        """The first runs by the model: smoothed by the fit, or forecast from their first samples."""
+        if self.fit.motions:
+            return self.fit.motions[:DRAWN_RUNS]
         found = []
         for run in self.runs[:DRAWN_RUNS]:
             if run.velocity is None or not np.isfinite([run.position[0], run.velocity[0]]).all():
@@ -121,28 +139,42 @@ class Findings:
 
     @cached_property
     def impacts(self) -> tuple[Bool[np.ndarray, "samples columns"], ...]:
-        """In which steps each contact was found, at the sample after; or the touch of each body."""
-        stored = self.notes.get("impacts")
+        """Detected impacts by contact, at the first sample after each; or recorded touch, by body."""
+        if not self.detected:
+            untouched = np.zeros((max(map(len, self.runs)), self.model.scene.bodies), bool)
+            touches = (untouched[: len(run)] if run.touch is None else run.touch for run in self.runs)
+            return tuple(touches)[:DRAWN_RUNS]
         found = []
         for number, run in enumerate(self.runs[:DRAWN_RUNS]):
-            scene = self.model.scene
-            if stored is None and run.touch is not None:
-                found.append(run.touch)
-                continue
-            table = np.zeros((len(run), scene.bodies if stored is None else max(1, scene.contacts)), bool)
-            places = stored[number] if isinstance(stored, list) and number < len(stored) else []
-            for place in places if isinstance(places, list) else []:
-                if _is_place(place, table.shape):
-                    table[place[0] + 1, place[1]] = True
+            table = np.zeros((len(run), self.model.scene.contacts), bool)
+            try:
+                steps, contacts = np.array(self.fit.notes["impacts"][number], np.uint32).reshape(-1, 2).T
+                table[steps + 1, contacts] = True
+            except (TypeError, ValueError, LookupError, OverflowError) as error:
+                raise InputError(
+                    f"The impacts noted for run {number + 1} are malformed; fit again."
+                ) from error
             found.append(table)
         return tuple(found)
+
+    def touched(self, run: int) -> Bool[np.ndarray, "samples bodies"]:
+        """The samples right after a contact of each body."""
+        incidence = self.model.scene.geometry.incidence
+        return self.impacts[run] @ incidence if self.detected else self.impacts[run]
+
+    def in_contact(self, run: int, signal: int) -> Bool[np.ndarray, "samples"]:
+        """The samples right after a contact, or right after its bodies were touched."""
+        if self.detected:
+            return self.impacts[run][:, signal]
+        alone = jnp.arange(self.model.contact.size) == signal
+        return np.any(self.impacts[run][:, np.asarray(self.model.contact.to_touch(alone))], axis=1)
 
     @cached_property
     def forecasts(self) -> tuple[HeldOutForecast, ...]:
         """Of all that was held out."""
         return tuple(
-            forecast_held_out(self.model, part, alternatives=self.finished.alternatives, noise=self.noise)
-            for part in self.finished.split.held_out
+            forecast_held_out(self.model, part, alternatives=self.posterior, noise=self.noise)
+            for part in self.fit.split.held_out
         )
 
     @property
@@ -151,118 +183,141 @@ class Findings:
         return held_out_error(self.forecasts) if self.forecasts else None
 
     @cached_property
-    def energies(self) -> tuple[Float[np.ndarray, "2 samples"], ...]:
-        """Kinetic and potential, of the motions and over the mass of body 1; none without a potential.
+    def energies(self) -> Float[np.ndarray, "2 samples"] | None:
+        """Kinetic and potential energy of the first motion, over the mass of body 1.
 
-        The potential has its lowest value at 0, as its constant is free.
+        The lowest potential energy is 0, as its constant is arbitrary.
         """
-        both = _energy(self.model)
-        if both is None:
-            return ()
-        found = []
-        for motion in self.motions:
-            position, velocity = (jnp.asarray(part, "float32") for part in (motion.position, motion.velocity))
-            kinetic, potential = (np.asarray(part) for part in jax.vmap(both)(position, velocity))
-            found.append(np.stack([kinetic, potential - potential.min()]))
-        return tuple(found)
+        model = self.model
+        if not isinstance(model, HasForce) or not self.motions:
+            return None
+        position, velocity = (jnp.asarray(part, "float32") for part in self.motions[0])
+        mass = model.inertia().momentum(jnp.zeros_like(position[0]).at[0, 0].set(1.0))[0, 0]
+        kinetic = jax.vmap(lambda v: kinetic_energy(model.inertia(), v))(velocity)
+        potential = jax.vmap(model.potential_energy)(position)
+        return np.stack([kinetic, potential - potential.min()]) / float(mass)
 
     @cached_property
-    def slopes(self) -> tuple[Slope, ...]:
-        """The learned force, with a sign, along every coordinate; of all bodies alike only one is shown."""
-        model = self.model
-        if _slope(model) is None or (isinstance(model, ImpactNetwork) and model.field == "none"):
-            return ()
+    def forces(self) -> tuple[Curve, ...]:
+        """F(q, 0)/m along each coordinate: the force on bodies at rest."""
         positions = np.concatenate([run.position for run in self.runs])
-        low, high = np.nanmin(positions, axis=0), np.nanmax(positions, axis=0)
-        middle = np.nanmedian(positions, axis=0)
-        shared = isinstance(model, ImpactNetwork) and model.field == "shared"
-        if shared:
-            low, high = (np.broadcast_to(edge, low.shape) for edge in (low.min(axis=0), high.max(axis=0)))
-        found = []
-        for body in range(1 if shared else model.scene.bodies):
-            for axis in range(model.scene.dimension):
-                place = np.linspace(low[body, axis], high[body, axis], PLACES)
-                states = np.repeat(middle[None], PLACES, axis=0)
-                states[:, body, axis] = place
-                found.append(self._slope_along(body, axis, place, jnp.asarray(states, "float32")))
-        return tuple(found)
-
-    def _slope_along(self, body: int, axis: int, place: np.ndarray, states) -> Slope:
-        def along(model: AbstractModel):
-            slope = _slope(model)
-            assert slope is not None
-            return jax.vmap(slope)(states)[:, body, axis]
-
-        low = high = None
-        if self.finished.alternatives is not None:
-            others = np.asarray(eqx.filter_vmap(along)(self.finished.alternatives))
-            low, high = np.quantile(others, [0.05, 0.95], axis=0, method="weibull")
-        return Slope(body, axis, place, np.asarray(along(self.model)), low, high)
+        return self._force_curves(positions, 0, lambda model, q, v: model.force(q, 0 * v))
 
     @cached_property
-    def gaps(self) -> tuple[Float[np.ndarray, "samples contacts"], ...]:
-        """Of the motions, by the learned surfaces; of a contact signal, its probability instead."""
-        model = self.model
-        if not model.contact.size:
+    def resistances(self) -> tuple[Curve, ...]:
+        """(F(q, v) − F(q, 0))/m against each velocity: damping, drag and the like."""
+        velocities = [motion.velocity for motion in self.motions]
+        if not velocities:
             return ()
-        found = []
-        for motion in self.motions:
-            position = jnp.asarray(motion.position, "float32")
-            if isinstance(model, ImpactNetwork):
-                found.append(np.asarray(jax.vmap(model.contact.gap)(position)))
-            else:
-                states = State(position, jnp.asarray(motion.velocity, "float32"))
-                inside = jax.vmap(model.enter)(states)
-                found.append(np.asarray(jax.nn.sigmoid(jax.vmap(model.contact_logits)(inside))))
-        return tuple(found)
+        difference = lambda model, q, v: model.force(q, v) - model.force(q, 0 * v)  # noqa: E731
+        return self._force_curves(np.concatenate(velocities), 1, difference)
+
+    def _force_curves(
+        self, visited: Float[np.ndarray, "samples bodies dimension"], channel: int, force: Callable
+    ) -> tuple[Curve, ...]:
+        """A force over mass along each coordinate of a channel, position or velocity; other positions are at
+        their medians, other velocities zero. Of bodies that experience the same, only the first is kept."""
+        if not isinstance(self.model, HasForce):
+            return ()
+        low, high = np.nanmin(visited, axis=0), np.nanmax(visited, axis=0)
+        bodies, dimension = low.shape
+        coordinates = np.arange(min(MOST_CHARTS // dimension or 1, bodies) * dimension)
+        grids = np.linspace(low.min(axis=0), high.max(axis=0), POINTS, axis=1)[coordinates % dimension]
+        centre = np.stack([self._median_position, np.zeros_like(low)]).reshape(2, 1, 1, -1)
+        states = np.tile(centre, (1, len(coordinates), POINTS, 1))
+        states[channel, coordinates, :, coordinates] = grids
+        states = jnp.asarray(states.reshape(*states.shape[:3], bodies, dimension), "float32")
+
+        def along(model: Any) -> Array:
+            acceleration = lambda q, v: model.inertia().solve(force(model, q, v))  # noqa: E731
+            each = jax.vmap(jax.vmap(acceleration))(*states)
+            return each.reshape(len(coordinates), POINTS, -1)[coordinates, :, coordinates]
+
+        curves = self._curves(coordinates, grids, along)
+        value = np.stack([curve.value for curve in curves]).reshape(-1, dimension, POINTS)
+        if np.abs(value).max() <= NEGLIGIBLE:
+            return ()
+        if np.ptp(value, axis=0).max() <= NEGLIGIBLE * np.abs(value).max():
+            return curves[:dimension]
+        # Each body has its own force, which the data determine only where that body has been.
+        return tuple(_within(curve, low.flat[curve.of], high.flat[curve.of]) for curve in curves)
+
+    @cached_property
+    def restitutions(self) -> tuple[Curve, ...]:
+        """e over the closing speeds of the detected impacts, for each law that depends on the speed."""
+        model = self.model
+        if not (self.detected and isinstance(model, HasSurfaces)):
+            return ()
+
+        def speeds(motion: Retraced, happened: np.ndarray) -> np.ndarray:
+            before = (jnp.asarray(part[:-1], "float32") for part in motion)
+            rate = jax.vmap(lambda q, v: contact_rate(model.geometry.jacobian(q), v))(*before)
+            return -np.asarray(rate)[happened[1:]]
+
+        closing = np.concatenate([*map(speeds, self.motions, self.impacts), np.zeros(0)])
+        closing = closing[closing > 0]
+        if not len(closing):
+            return ()
+        grid, contacts = (
+            np.linspace(closing.min(), closing.max(), POINTS),
+            np.arange(self.model.scene.contacts),
+        )
+        rates = jnp.asarray(np.repeat(-grid[:, None], len(contacts), axis=1), "float32")
+        laws = lambda model: jax.vmap(model.restitution_at)(rates).T  # noqa: E731
+        curves = self._curves(contacts, np.tile(grid, (len(contacts), 1)), laws)
+        # Contacts of the same law have the same curve.
+        distinct = {curve.value.round(5).tobytes(): curve for curve in reversed(curves)}
+        return tuple(curve for curve in reversed(distinct.values()) if np.ptp(curve.value) > NEGLIGIBLE)
+
+    @cached_property
+    def gaps(self) -> Float[np.ndarray, "samples signals"] | None:
+        """Of the first motion, between the estimated surfaces; for a contact signal, its probability."""
+        model = self.model
+        if not model.contact.size or not self.motions:
+            return None
+        states = State(*(jnp.asarray(part, "float32") for part in self.motions[0]))
+        if isinstance(model, HasSurfaces):
+            return np.asarray(jax.vmap(model.geometry.gap)(states.position))
+        logits = jax.vmap(lambda state: model.contact_logits(model.enter(state)))(states)
+        return np.asarray(jax.nn.sigmoid(logits))
+
+    def _curves(
+        self, of: np.ndarray, grids: np.ndarray, evaluate: Callable[[Any], Array]
+    ) -> tuple[Curve, ...]:
+        """The curves of the model, with bands from the posterior samples."""
+        low = high = [None] * len(of)
+        if self.posterior is not None:
+            samples = np.asarray(eqx.filter_vmap(evaluate)(self.posterior))
+            low, high = np.quantile(samples, [0.05, 0.95], axis=0, method="weibull")
+        value = np.asarray(evaluate(self.model))
+        return tuple(map(Curve, of.tolist(), grids, value, low, high))
+
+    @cached_property
+    def _median_position(self) -> Float[np.ndarray, "bodies dimension"]:
+        return np.nanmedian(np.concatenate([run.position for run in self.runs]), axis=0)
 
 
-def read_findings(folder: Path) -> Findings:
-    """Read a run folder for its page."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: this is not a folder; name a run folder that `carom fit` wrote.")
-    finished = load_finished_run(folder)
-    scene = finished.model.scene
-    names = finished.notes.get("names")
-    if not isinstance(names, list) or len(names) != scene.coordinates or not all(map(_is_name, names)):
-        names = [f"q{i + 1}" for i in range(scene.coordinates)]
-    return Findings(finished, tuple(shown(name) for name in names))
+def read_findings(directory: Path) -> Findings:
+    """Read a fit directory for its page."""
+    if not directory.is_dir():
+        raise InputError(f"{directory}: this is not a directory; name one that `carom fit` wrote.")
+    fit = load_finished_run(directory)
+    names, count = fit.notes.get("names"), fit.model.scene.coordinates
+    if not isinstance(names, list) or len(names) != count or not all(isinstance(n, str) and n for n in names):
+        names = [f"q{i + 1}" for i in range(count)]
+    return Findings(fit, tuple(shown(name) for name in names))
 
 
-def _energy(model: AbstractModel) -> Callable | None:
-    """Kinetic and potential energy of a state, over the mass of body 1."""
-    if isinstance(model, ImpactNetwork):
-        potential = model.potential_energy
-    elif isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
-        potential = model.potential
-    else:
-        return None
-    alone = jnp.zeros((model.scene.bodies, model.scene.dimension)).at[0, 0].set(1.0)
-    scale = float(model.inertia().momentum(alone)[0, 0])
-    return lambda position, velocity: (
-        kinetic_energy(model.inertia(), velocity) / scale,
-        potential(position) / scale,
-    )
+def _shifted(candidate: Candidate, shift: float) -> Candidate:
+    moved = replace(candidate, offset=candidate.offset + shift)
+    if isinstance(moved, Wall):
+        return replace(moved, edges=tuple((normal, offset + shift) for normal, offset in moved.edges))
+    return moved
 
 
-def _slope(model: AbstractModel) -> Callable | None:
-    """∂U/∂q over the mass of each body, an acceleration."""
-    if isinstance(model, ImpactNetwork):
-        return lambda position: model.inertia().solve(model.slope(position))
-    if isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
-        return lambda position: model.inertia().solve(model.potential.gradient(position))
-    return None
-
-
-def _is_place(place: Any, shape: tuple[int, ...]) -> bool:
-    return (
-        isinstance(place, list)
-        and len(place) == 2
-        and all(type(number) is int for number in place)
-        and 0 <= place[0] < shape[0] - 1
-        and 0 <= place[1] < shape[1]
-    )
-
-
-def _is_name(name: Any) -> bool:
-    return isinstance(name, str) and bool(name)
+def _within(curve: Curve, low: float, high: float) -> Curve:
+    """The curve where the data have been."""
+    outside = (curve.grid < low) | (curve.grid > high)
+    value, *band = (part if part is None else np.where(outside, np.nan, part) for part in curve[2:])
+    assert value is not None
+    return Curve(curve.of, curve.grid, value, *band)

@@ -35,7 +35,7 @@ from carom.fits.posterior_file import save_alternatives
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
 from carom.report.findings import read_findings
-from carom.report.words import doubts, parameters
+from carom.report.fit_page import diagnostics, parameters
 from carom.reproduction.measured.configuration import CHECKS, PENDULUM
 from carom.reproduction.measured.recordings import (
     pendulum_recording,
@@ -210,7 +210,7 @@ def run_folder(damaged: str) -> Callable[[Path], list[bytes]]:
 def read_run(folder: Path) -> None:
     findings = read_findings(folder)
     parameters(findings)
-    doubts(findings)
+    diagnostics(findings)
     _ = findings.impacts
 
 

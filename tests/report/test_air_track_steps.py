@@ -46,5 +46,7 @@ def test_from_a_measured_table_to_a_page(tmp_path, monkeypatch, capsys):
     assert error < 0.02
     text = Path("runs/rubber/report.html").read_text(encoding="utf-8")
     assert written["bytes"] < 8e6
-    assert "Forecast of what was held out" in text
-    assert re.search(r"Restitution between bodies 2 and 1, at 1 unit of speed: 0\.6\d+ ± 0\.00\d", text)
+    assert "Forecast of the held-out data" in text
+    name = "Restitution between bodies 2 and 1, at 1 unit of speed"
+    assert re.search(rf"{name}</th>\s*<td>0\.6\d+ ± 0\.00\d", text)
+    assert 'data-chart="restitution-0"' in text

@@ -61,14 +61,14 @@ def test_from_file_to_page(kind, tmp_path, monkeypatch, capsys):
         "forecast",
         "phase",
         "energy",
-        "slope",
+        "force",
         "history",
         *(["gap"] if recording.true else []),
     ):
         assert f'data-chart="{figure}' in text
-    assert "Doubts" not in text
+    assert "Diagnostics" not in text
     # What was held out is forecast about as well as noise allows.
-    error = float(text.partition("typical error of ")[2].partition(",")[0])
+    error = float(text.partition("root-mean-square error of ")[2].partition(";")[0])
     assert error < 6 * fit["noise"][0]
 
 

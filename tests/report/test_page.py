@@ -2,16 +2,21 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from carom.errors import InputError
-from carom.fits import load_finished_run
-from carom.report import write_run_report
-from carom.report.inline_svg import inline_svg
-from carom.report.words import in_words
+from carom.evaluation.tables import Table
+from carom.report import Section, list_html, render_page, table_html, write_report
+from carom.report.charts import inline_svg
+from carom.report.findings import read_findings
+from carom.report.fit_page import parameter_table
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -76,18 +81,17 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
 def test_every_kind_of_figure_is_there_and_has_words(page):
     kind, _, reader = page
     charts = {a["data-chart"].partition("-")[0]: a for a in reader.all("svg") if "data-chart" in a}
-    assert charts.keys() == {"data", "phase", "forecast", "energy", "slope", "gap", "history"}
+    assert charts.keys() == {"data", "phase", "forecast", "energy", "force", "gap", "history"}
     assert all(len(attributes["aria-label"]) > 20 for attributes in reader.all("svg"))
     assert {"play", "instant", "clock"} <= {a.get("id") for _, a in reader.elements}
     words = " ".join(reader.text)
     if kind == "fitted_page":
-        value, error = (
-            float(x) for x in re.search(r"[Rr]estitution[^:]*: ([\d.]+) ± ([\d.]+\d)", words).groups()
-        )
+        numbers = re.search(r"Restitution of body 1 at the wall\s+([\d.]+) ± ([\d.]+\d)", words).groups()
+        value, error = map(float, numbers)
         assert abs(value - 0.8) < max(4 * error, 0.02)
-        assert "A bounce keeps" in words
+        assert "90 % credible bands from 64 posterior samples" in " ".join(words.split())
     else:
-        assert "gives no errors of parameters" in words
+        assert "estimates no errors of parameters" in words
 
 
 def test_names_from_a_file_stay_text(page):
@@ -118,40 +122,103 @@ def test_the_scene_moves_as_the_recording_does(page):
     assert data["held_out_from"] == len(heights) - round(0.2 * len(heights))
 
 
-def test_touch_is_told_body_by_body(trained_page):
-    finished = load_finished_run(trained_page.parent / "run")
-    (run,) = finished.split.training.runs
+def test_touch_is_reported_body_by_body(trained_page):
+    (run,) = read_findings(trained_page.parent / "run").runs
     text = " ".join(trained_page.read_text(encoding="utf-8").split())
     for body, name in enumerate(("q1", "q2")):
         count = int(run.touch[:, body].sum())
-        told = "1 touch was" if count == 1 else f"{count} touches were" if count else "No touch was"
-        assert re.search(rf"{name} in run 1(?:(?! in run ).)*?{told} recorded", text), name
+        caption = "1 touch" if count == 1 else f"{count} touches" if count else "No touch"
+        assert re.search(rf"{name} in run 1(?:(?! in run ).)*?{caption} recorded", text), name
 
 
 def test_a_page_cannot_be_made_of_anything_else(tmp_path):
-    with pytest.raises(InputError, match="not a folder"):
-        write_run_report(tmp_path / "nothing", tmp_path / "page.html")
+    with pytest.raises(InputError, match="not a directory"):
+        write_report(tmp_path / "nothing", tmp_path / "page.html")
     with pytest.raises(InputError, match="has no model"):
-        write_run_report(tmp_path, tmp_path / "page.html")
+        write_report(tmp_path, tmp_path / "page.html")
 
 
-def test_parameters_in_words():
-    lost = {"name": "mass of body 2 over that of body 1", "value": None, "standard_error": None}
-    words = "mass of body 2 over that of body 1: not determined by these data (no such impact was seen)."
-    assert in_words(lost | {"words": words}) == words[0].upper() + words[1:]
-    at_bound = {"name": "restitution of body 1 at the wall", "value": 1.0, "standard_error": 0.01}
-    assert "at least 0.980" in in_words(at_bound | {"low": 0.98, "high": 1.0})
+def with_notes(findings, **notes):
+    return replace(findings, fit=findings.fit._replace(notes=findings.fit.notes | notes))
+
+
+def test_whatever_parameters_a_fit_has_are_listed(fitted_page):
+    """Names, units and notes are those of the fit; malformed rows of a file are left out."""
+    findings = read_findings(fitted_page.parent)
+    drag = {"name": "drag of body 1", "value": 0.5, "standard_error": 0.02, "low": 0.46, "high": 0.54}
+    lost = {"name": "mass of body 2", "value": None, "standard_error": None, "low": None, "high": None}
+    rows = [
+        drag | {"unit": "1/m", "note": "quadratic in speed"},
+        lost | {"words": "mass of body 2: not determined by these data (no such impact was seen)."},
+        drag | {"name": "e", "words": "e: 1.000, at least 0.980 (95 %).", "low": 0.98, "high": 1.0},
+        {"name": 3},
+        drag | {"low": "much"},
+        "nothing",
+    ]
+    table = parameter_table(with_notes(findings, parameters=rows))
+    assert table.header == ("parameter", "estimate", "95 % interval", "standard error", "unit", "note")
+    assert table.rows == (
+        ("Drag of body 1", "0.500 ± 0.020", "0.460 to 0.540", "0.0200", "1/m", "quadratic in speed"),
+        ("Mass of body 2", "not determined by these data (no such impact was seen)", *"––––"),
+        ("E", "1.000, at least 0.980 (95 %)", "0.980 to 1.000", "0.0200", "–", "–"),
+    )
+    assert parameter_table(with_notes(findings, parameters=[])) is None
+
+
+@pytest.mark.parametrize("impacts", [[[[1, 7]]], [[[-1, 0]]], [[["a", 0]]], [[1, 2, 3]], {}, [[[10**9, 0]]]])
+def test_malformed_impacts_are_refused(fitted_page, impacts):
+    with pytest.raises(InputError, match="malformed"):
+        _ = with_notes(read_findings(fitted_page.parent), impacts=impacts).impacts
+
+
+def test_forces_and_laws_are_those_of_the_model(fitted_page):
+    """Damping appears as a force against velocity, and a law of restitution against the closing speed."""
+    findings = read_findings(fitted_page.parent)
+    assert findings.resistances == ()
+    assert findings.restitutions == ()
+    (force,) = findings.forces
+    np.testing.assert_allclose(force.value, -9.81, atol=0.6)
+    assert np.all(force.low < force.high)
+    fit = findings.fit
+    damped = eqx.tree_at(
+        lambda m: (m.damping_rate, m.restitution),
+        fit.model,
+        (jnp.array([0.3]), jnp.array([[0.8, -0.02]])),
+    )
+    changed = replace(findings, fit=fit._replace(model=damped, alternatives=None))
+    (resistance,) = changed.resistances
+    np.testing.assert_allclose(resistance.value, -0.3 * resistance.grid, atol=1e-4)
+    (law,) = changed.restitutions
+    np.testing.assert_allclose(law.value, 0.8 - 0.02 * np.log(law.grid), atol=1e-4)
+    assert law.low is None
+
+
+def test_surfaces_are_drawn_where_they_were_estimated(fitted_page):
+    findings = read_findings(fitted_page.parent)
+    (wall,), (stated,) = findings.scene.candidates, findings.model.scene.candidates
+    shift = float(findings.model.contact.shift[0])
+    assert shift != 0
+    assert wall.offset == pytest.approx(stated.offset + shift, abs=1e-6)
 
 
 def test_figures_of_one_page_do_not_share_names():
-    from matplotlib.figure import Figure
-
-    pictures = []
+    drawings = []
     for name in ("a", "b"):
         figure = Figure()
         figure.add_subplot().plot([0, 1], [0, 1], color="#0072b2")
-        pictures.append(inline_svg(figure, name=name, description="a < b"))
-    ids = [set(re.findall(r'id="([^"]*)"', picture)) for picture in pictures]
+        drawings.append(inline_svg(figure, name=name)[1])
+    ids = [set(re.findall(r'id="([^"]*)"', drawing)) for drawing in drawings]
     assert not ids[0] & ids[1]
-    assert all('aria-label="a &lt; b"' in picture and "var(--model)" in picture for picture in pictures)
-    assert all("#0072b2" not in picture for picture in pictures)
+    assert all("var(--model)" in drawing and "#0072b2" not in drawing for drawing in drawings)
+
+
+def test_any_page_can_be_made_of_sections():
+    table = Table("a < b", ("name", "value"), (("<i>", "1"), ("y", "–")))
+    sections = [Section("one", "One & two", ["5 < 6", table_html(table), list_html(["<u>"])])]
+    text = render_page("<t>", sections, heading="H", introduction=["intro"], footer=["<footer>"])
+    reader = Reader(text)
+    assert [a["href"] for a in reader.all("a")] == ["#one-section"]
+    assert {"class": "n", "scope": "col"} in reader.all("th")
+    assert not {"i", "u", "t"} & {tag for tag, _ in reader.elements}
+    words = " ".join(reader.text)
+    assert all(part in words for part in ("One & two", "5 < 6", "<i>", "<u>", "intro", "<footer>"))

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from carom.data import simulate
-from carom.plotting.pictures import save_picture
-from carom.plotting.scene_pictures import draw_run, write_run_animation
-from carom.plotting.style import figure_style
+from carom.plotting.scenes import draw_run, write_run_animation
+from carom.plotting.style import figure_style, save_figure
 from carom.reproduction.bodies.configuration import ANIMATED, SCENES, STEP_SIZE
 from carom.systems import AbstractBoxedBalls
 
@@ -21,7 +20,7 @@ def write_bodies_figures(folder: Path) -> list[Path]:
         assert recording.scene is not None
         with figure_style():
             figure = draw_run(recording.runs[0], recording.scene, title=title)
-            written.append(save_picture(figure, folder / name))
+            written.append(save_figure(figure, folder / name))
         if name in ANIMATED:
             written.append(folder / f"{name}.gif")
             write_run_animation(recording.runs[0], recording.scene, written[-1])

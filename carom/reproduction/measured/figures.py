@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from carom.evaluation.tables import measured, summarize
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import DATA, LINES, figure_style
+from carom.plotting.style import DATA, LINES, figure_style, save_figure
 from carom.reproduction.measured.configuration import MASKED, SERIES
 from carom.reproduction.measured.run import CONSTANT, LAW, Arrays, load_arrays
 from carom.reproduction.measured.tables import first_crop
@@ -41,7 +40,7 @@ def write_measured_figures(rows: pl.DataFrame, tasks_folder: Path, folder: Path)
         "pendulum": lambda: draw_pendulum(arrays["pendulum"], summarize(errors).mean),
     }
     with figure_style():
-        return [save_picture(draw(), folder / name) for name, draw in drawn.items()]
+        return [save_figure(draw(), folder / name) for name, draw in drawn.items()]
 
 
 def draw_collisions(arrays: Mapping[str, Arrays]) -> Figure:

@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 
-from carom.plotting.gif import frame_samples, save_animation
-from carom.plotting.style import figure_style, look
+from carom.plotting.animation import write_animation
+from carom.plotting.style import figure_style, line_style
 from carom.reproduction.paper.experiments import EXPERIMENTS
 from carom.reproduction.paper.trials import Trials, load_trials
 from carom.systems import AbstractSystem, NewtonsCradle
@@ -28,14 +27,14 @@ def write_animations(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Pa
         if experiment in ANIMATED:
             path = figures / f"{experiment}.{protocol}.gif"
             title = f"{EXPERIMENTS[experiment].title}, protocol “{protocol}”"
-            write_animation(
+            _animate(
                 load_trials(fits, trials, experiment, protocol), EXPERIMENTS[experiment].system, title, path
             )
             written.append(path)
     return written
 
 
-def write_animation(group: Trials, system: AbstractSystem, title: str, path: Path) -> None:
+def _animate(group: Trials, system: AbstractSystem, title: str, path: Path) -> None:
     """About ten seconds, whatever the motion takes; every model by the seed with the median error.
 
     A grey outline repeats the truth beside every model.
@@ -50,7 +49,6 @@ def write_animation(group: Trials, system: AbstractSystem, title: str, path: Pat
     scene = _Cradle if isinstance(system, NewtonsCradle) else _Ball
     with figure_style():
         figure = Figure(figsize=(1.6 * len(motions), scene.panel_height + 0.85), dpi=100)
-        canvas = FigureCanvasAgg(figure)
         places = figure.subplots(1, len(motions), squeeze=False)[0]
         top = scene.panel_height / (scene.panel_height + 0.85)
         figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=top, wspace=0.04)
@@ -59,16 +57,15 @@ def write_animation(group: Trials, system: AbstractSystem, title: str, path: Pat
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
             axes.set_title(titles[name], fontsize=8, linespacing=1.1)
-            scenes.append(scene(axes, motion, truth, look(name).color))
+            scenes.append(scene(axes, motion, truth, line_style(name).color))
         clock = figure.text(0.012, 0.97, "", fontsize=9, va="top")
-        frames = []
-        for sample in frame_samples(len(time)):
+
+        def show(sample: int) -> None:
             clock.set_text(f"{title}, median seeds, t = {time[sample]:.2f} s")
             for drawn in scenes:
                 drawn.show(sample)
-            canvas.draw()
-            frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
-    save_animation(frames, path)
+
+        write_animation(figure, show, path, samples=len(time))
 
 
 class _Ball:

@@ -11,8 +11,7 @@ from matplotlib.gridspec import GridSpec, SubplotSpec
 from matplotlib.lines import Line2D
 
 from carom.digits import number
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import DATA, figure_style, line, look, marked_line
+from carom.plotting.style import DATA, figure_style, line, line_style, marked_line, save_figure
 from carom.reproduction.paper.experiments import ABLATIONS, EXPERIMENTS, ORACLE, OURS
 from carom.reproduction.paper.panels import (
     ORACLE_COLOR,
@@ -52,10 +51,10 @@ def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]
             figure = draw_experiment(
                 load_trials(fits, trials, experiment, protocol), errors, experiment, protocol
             )
-            written.append(save_picture(figure, figures / f"{experiment}.{protocol}"))
+            written.append(save_figure(figure, figures / f"{experiment}.{protocol}"))
     if ablations:
         with figure_style():
-            written.append(save_picture(draw_ablations(ablations), figures / ABLATIONS_NAME))
+            written.append(save_figure(draw_ablations(ablations), figures / ABLATIONS_NAME))
     return written
 
 
@@ -89,7 +88,10 @@ def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
         draw_errors(axes, variants, title=title, like=OURS)
     for axes in places[len(ablations) :]:
         axes.set_axis_off()
-    handles = [_mark(look(OURS).marker, "one seed", 5.0, color=look(OURS).color), _mark("|", "median", 11.0)]
+    handles = [
+        _mark(line_style(OURS).marker, "one seed", 5.0, color=line_style(OURS).color),
+        _mark("|", "median", 11.0),
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from carom.plotting.style import DATA, line, look, marked_line
+from carom.plotting.style import DATA, line, line_style, marked_line
 from carom.reproduction.paper.experiments import ORACLE
 from carom.reproduction.paper.trials import FinishedTrial, Trials
 from carom.systems import AbstractSystem, BouncingBall
@@ -96,7 +96,9 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
         learned = trial.arrays["slope_learned"][..., 0]
         for body in range(grid.shape[1]):
             low, high = learned[:, :, body].min(0), learned[:, :, body].max(0)
-            axes.fill_between(grid[:, body], low, high, color=look(trial.model).color, alpha=0.2, linewidth=0)
+            axes.fill_between(
+                grid[:, body], low, high, color=line_style(trial.model).color, alpha=0.2, linewidth=0
+            )
             medians.append(learned[trial.median_index, :, body])
             _draw_curve(axes, trial.model, grid[:, body], medians[-1])
     # The median seeds set the range, down to 0 and up to twice the truth: a single wild seed leaves the axes.
@@ -109,7 +111,7 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
 
 def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -> None:
     """Probability of touch on the true states over time, the true touches as triangles above."""
-    arrays, color = trial.arrays, look(trial.model).color
+    arrays, color = trial.arrays, line_style(trial.model).color
     probability = arrays["contact_on_truth"][:, :, 0]  # the metrics count this signal too
     time, touch = arrays["time"][1:], arrays["truth_contact"][1:, 0]
     axes.fill_between(time, probability.min(0), probability.max(0), color=color, alpha=0.25, linewidth=0)
@@ -141,7 +143,7 @@ def draw_errors(
     """
     low, high = _error_range(trials)
     for row, (name, trial) in enumerate(trials.items()):
-        style = look(like or name)
+        style = line_style(like or name)
         color, marker = (ORACLE_COLOR, "x") if name == ORACLE else (style.color, style.marker)
         if row % 2 == 0:  # shows which row a mark near its edge belongs to
             axes.axhspan(row - 0.5, row + 0.5, color="#F4F4F4", zorder=0)

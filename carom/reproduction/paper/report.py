@@ -2,22 +2,21 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
-import jinja2
 import polars as pl
 from markupsafe import Markup
 
 from carom.digits import number
 from carom.evaluation.results import Results
-from carom.evaluation.tables import Table, measured, median_text
-from carom.report.page import figure_html, page, table_html
+from carom.evaluation.tables import measured, median_text
+from carom.report.page import Section, figure_html, list_html, render_page, table_html
 from carom.reproduction.paper.experiments import ABLATIONS, ALL, ORACLE
 from carom.reproduction.paper.figures import ABLATIONS_NAME
 from carom.reproduction.paper.tables import experiment_table, findings, fits_of, summary_tables
 from carom.storage.atomic import atomic_write
 
-_TEMPLATE, _REMARKS = "page.html.jinja", "remarks.toml"
+_TEXTS = Path(__file__).with_name("remarks.toml")
+"""How to read the numbers, and remarks on every experiment."""
 
 
 def write_report(results: Results, figures: Path, out: Path, *, quick: bool = False) -> None:
@@ -30,36 +29,37 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
         out: the HTML file.
         quick: whether training was shortened, so that the numbers must not be taken for results.
     """
-    fits = fits_of(results.rows)
+    fits, header = fits_of(results.rows), results.header
+    texts = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
     names = fits["experiment"].unique(maintain_order=True).to_list()
-    beside = Path(__file__).parent
-    remarks = tomllib.loads((beside / _REMARKS).read_text(encoding="utf-8"))
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(beside),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-    )
-    body = environment.get_template(_TEMPLATE).render(
-        overview=_overview(fits),
-        quick=quick,
-        findings=findings(fits),
-        summary=[_table(table) for table in summary_tables(fits)],
-        sections=[
-            _section(fits.filter(experiment=name), name, figures) | {"remarks": remarks.get(name, ())}
-            for name in names
+    warning = "The models were trained for two per cent of the epochs; these numbers are no results."
+    sections = [
+        Section("summary", "What is reproduced", [*findings(fits), *map(table_html, summary_tables(fits))]),
+        Section("reading", "How to read the numbers", [*texts["reading"], list_html(texts["protocols"])]),
+    ]
+    sections += [_section(fits.filter(experiment=name), name, figures, texts.get(name, [])) for name in names]
+    if any(name in ABLATIONS for name in names):
+        alternative = (
+            "Errors of all seeds for every variant, on a logarithmic axis; the tables above have them."
+        )
+        caption = "Every dot is a seed, the line is the median."
+        blocks = _figure(figures / f"{ABLATIONS_NAME}.png", alternative, caption)
+        sections.append(Section("ablations", "The ablations in one figure", blocks))
+    versions = ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())
+    hours = number(float(measured(fits, "seconds").sum()) / 3600)
+    text = render_page(
+        "Carom: reproduction of the paper",
+        sections,
+        heading="Contact dynamics from noisy recordings: the paper's experiments, run again",
+        introduction=[_overview(fits)] + [Markup("<p><strong>{}</strong></p>").format(warning)] * quick,
+        footer=[
+            "Made by",
+            Markup("<pre><code>{}</code></pre>").format(header["command"]),
+            f"{versions}; on {header.get('machine', 'an unknown device')}; {hours} hours of training.",
         ],
-        ablations=any(name in ABLATIONS for name in names)
-        and _figure(
-            figures / f"{ABLATIONS_NAME}.png",
-            "Errors of all seeds for every variant, on a logarithmic axis; the tables above have them.",
-            "Every dot is a seed, the line is the median.",
-        ),
-        header={"versions": {}, "machine": "an unknown device"} | results.header,
-        hours=number(float(measured(fits, "seconds").sum()) / 3600),
     )
     with atomic_write(out) as temporary:
-        temporary.write_text(page("Carom: reproduction of the paper", body), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _overview(fits: pl.DataFrame) -> str:
@@ -70,20 +70,18 @@ def _overview(fits: pl.DataFrame) -> str:
     return f"{experiments} experiments, {trained.height} trained models, {seeds} seeds for each."
 
 
-def _section(fits: pl.DataFrame, name: str, figures: Path) -> dict[str, Any]:
-    """One experiment: its table, and the pictures of every protocol."""
-    experiment = ALL[name]
-    is_ablation = name in ABLATIONS
-    protocols = [] if is_ablation else fits["protocol"].unique(maintain_order=True)
-    return {
-        "name": name,
-        "heading": f"Ablation: {experiment.title}" if is_ablation else experiment.label,
-        "table": _table(experiment_table(fits, name)),
-        "pictures": [_pictures(fits.filter(protocol=one), name, one, figures) for one in protocols],
-    }
+def _section(fits: pl.DataFrame, name: str, figures: Path, remarks: list[str]) -> Section:
+    """One experiment: its table, remarks, and the pictures of every protocol."""
+    blocks: list[str | Markup] = [table_html(experiment_table(fits, name)), *remarks]
+    if name in ABLATIONS:
+        return Section(name, f"Ablation: {ALL[name].title}", blocks)
+    for protocol in fits["protocol"].unique(maintain_order=True):
+        blocks.append(Markup("<h3>Protocol “{}”</h3>").format(protocol))
+        blocks += _pictures(fits.filter(protocol=protocol), name, protocol, figures)
+    return Section(name, ALL[name].label, blocks)
 
 
-def _pictures(fits: pl.DataFrame, name: str, protocol: str, figures: Path) -> dict[str, Any]:
+def _pictures(fits: pl.DataFrame, name: str, protocol: str, figures: Path) -> list[str | Markup]:
     experiment = ALL[name]
     errors = {
         model: median_text(rows["paper_rmse"])
@@ -91,32 +89,25 @@ def _pictures(fits: pl.DataFrame, name: str, protocol: str, figures: Path) -> di
         if model != ORACLE
     }
     medians = ", ".join(f"{model} {error}" for model, error in errors.items())
-    return {
-        "protocol": protocol,
-        "figure": _figure(
-            figures / f"{name}.{protocol}.png",
-            f"{experiment.label}, protocol {protocol}: six panels with phase portrait, motion or energy, "
-            "learned slope of the potential, probability of touch, and errors over runs. "
-            f"Median errors: {medians}.",
-            "Curves are of the seed whose error is the median one (of an even number, the lower in the "
-            "middle); bands span all seeds. The data are those of the first seed.",
-        ),
-        "animation": _figure(
-            figures / f"{name}.{protocol}.gif",
-            f"Animation of {experiment.title}, protocol {protocol}: the truth and the median seeds of "
-            f"{', '.join(map(str, errors))} side by side.",
-            "The truth and every model side by side; grey outlines repeat the truth.",
-            kind="moving",
-        ),
-    }
+    still = _figure(
+        figures / f"{name}.{protocol}.png",
+        f"{experiment.label}, protocol {protocol}: six panels with phase portrait, motion or energy, learned "
+        f"slope of the potential, probability of touch, and errors over runs. Median errors: {medians}.",
+        "Curves are of the seed whose error is the median one (of an even number, the lower in the middle); "
+        "bands span all seeds. The data are those of the first seed.",
+    )
+    moving = _figure(
+        figures / f"{name}.{protocol}.gif",
+        f"Animation of {experiment.title}, protocol {protocol}: the truth and the median seeds of "
+        f"{', '.join(map(str, errors))} side by side.",
+        "The truth and every model side by side; grey outlines repeat the truth.",
+    )
+    folded = Markup("<details open><summary>Animation</summary>{}</details>")
+    return [*(still or ["The figure has not been drawn."]), *(folded.format(one) for one in moving)]
 
 
-def _table(table: Table) -> Markup:
-    return Markup(table_html(table))
-
-
-def _figure(path: Path, alternative: str, caption: str, *, kind: str = "still") -> Markup:
+def _figure(path: Path, alternative: str, caption: str) -> list[Markup]:
     """The picture in the page; nothing where it has not been drawn."""
     if not path.exists():
-        return Markup("")
-    return Markup(figure_html(path, alternative=alternative, caption=caption, kind=kind))
+        return []
+    return [figure_html(path, alternative=alternative, caption=caption, animated=path.suffix == ".gif")]

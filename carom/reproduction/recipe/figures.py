@@ -12,8 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from carom.plotting.pictures import save_picture
-from carom.plotting.style import figure_style
+from carom.plotting.style import figure_style, save_figure
 from carom.reproduction.recipe.configuration import FORECAST_STEPS, LEARNERS
 from carom.reproduction.recipe.tables import grid_fits
 
@@ -35,7 +34,7 @@ def write_grid_figure(rows: pl.DataFrame, folder: Path) -> list[Path]:
     """Draw the grid as PNG and SVG; returns the path of the PNG."""
     folder.mkdir(parents=True, exist_ok=True)
     with figure_style():
-        return [save_picture(draw_grid(rows), folder / "grid")]
+        return [save_figure(draw_grid(rows), folder / "grid")]
 
 
 def draw_grid(rows: pl.DataFrame) -> Figure:

@@ -1,10 +1,12 @@
-"""What pictures of scenes are made of: radii from offsets, solids inside a view, planes through a box."""
+"""Pictures of scenes: radii from offsets, solids inside a view, planes through a box, files."""
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from carom.data import Run
 from carom.mechanics import Scene, Wall
-from carom.plotting.scene_shapes import behind, body_radii, section, solids, view_of
+from carom.plotting.scenes import behind, body_radii, section, solids, view_of, write_run_picture
 from carom.systems import BallBox, Billiards, NewtonsCradle, Stairs
 
 
@@ -78,3 +80,20 @@ def test_a_view_reaches_out_to_walls_that_are_near():
 def test_steps_of_stairs_are_solids_with_two_planes():
     scene = Stairs(steps=3).scene()
     assert [len(solid) for solid in solids(scene, body_radii(scene))] == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_runs_are_drawn_and_animated(dimension, tmp_path):
+    """In any dimension; an animation has a frame for every sample, and the same run gives the same bytes."""
+    system = BallBox(radii=(0.1, 0.2), size=(1.0,) * dimension)
+    generator = np.random.default_rng(0)
+    position = generator.uniform(0.2, 0.8, (7, 2, dimension))
+    run = Run(time=0.1 * np.arange(7), position=position, velocity=None, touch=None)
+    for name in ("a", "b"):
+        for suffix in (".png", ".gif"):
+            write_run_picture(run, system.scene(), tmp_path / f"{name}{suffix}", title="$5")
+    for suffix in (".png", ".svg", ".gif"):
+        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+    assert Image.open(tmp_path / "a.gif").n_frames == 7
+    colors = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
+    assert (colors == 255).all(axis=1).mean() > 0.3  # the background stays white

@@ -1,0 +1,140 @@
+"""Forecasts of a fit from given states or from the ends of runs, as a recording with credible bands."""
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from carom.data import Recording, Run, read_recording
+from carom.data.io.columns import standard_columns
+from carom.data.io.described import read_described
+from carom.errors import InputError
+from carom.estimation import BandedForecast, forecast_after, forecast_from
+from carom.estimation.parameters.sharing import contact_name
+from carom.models import AbstractModel
+from carom.models.base import HasSurfaces
+from carom.types import State
+
+
+class Forecasts(NamedTuple):
+    """Forecasts by one model.
+
+    Arguments:
+        recording: a run for every forecast, with touch where the model has contacts.
+        bands: columns such as q1_low and q1_high, empty unless every forecast has a credible band.
+        members: posterior samples or ensemble members behind every band.
+        finite: whether no forecast diverges.
+    """
+
+    recording: Recording
+    bands: dict[str, np.ndarray]
+    members: int
+    finite: bool
+
+    @property
+    def touching_samples(self) -> int:
+        """Samples at which some body is in contact."""
+        return sum(int(run.touch.any(axis=1).sum()) for run in self.recording.runs if run.touch is not None)
+
+
+def forecast_states(
+    model: AbstractModel, starts: Sequence[State], steps: int, *, posterior: AbstractModel | None = None
+) -> Forecasts:
+    """Forecast from states that are known exactly, at time 0 each."""
+    ahead = [forecast_from(model, start, steps, alternatives=posterior) for start in starts]
+    return _together(model, ahead, [0.0] * len(ahead), [None] * len(ahead))
+
+
+def forecast_ends(
+    model: AbstractModel,
+    recording: Recording,
+    steps: int,
+    *,
+    posterior: AbstractModel | None = None,
+    noise: tuple[float, float] | None = None,
+    seed: int = 0,
+) -> Forecasts:
+    """Forecast from the end of every run of a recording, whose last states are uncertain.
+
+    Arguments:
+        model: the fitted model.
+        recording: the past.
+        steps: number of steps.
+        posterior: posterior samples of the model.
+        noise: standard deviations of positions and velocities, estimated from the recording by default.
+        seed: of the samples of last states.
+    """
+    ahead = [
+        forecast_after(model, run, steps, alternatives=posterior, noise=noise, seed=seed)
+        for run in recording.runs
+    ]
+    return _together(model, ahead, [float(run.time[-1]) for run in recording.runs], recording.labels)
+
+
+def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recording:
+    """A recording to forecast from, of as many bodies as the model has.
+
+    Arguments:
+        path: the recording.
+        system: its system file, by default the one beside it if there is one.
+        model: the fitted model.
+    """
+    scene = model.scene
+    if system is None and not path.with_suffix(".toml").exists():
+        return read_recording(path, scene=scene, missing=("position", "velocity"))
+    recording, description = read_described(path, system)
+    bodies, dimension = description.scene.bodies, description.scene.dimension
+    if (bodies, dimension) != (scene.bodies, scene.dimension):
+        raise InputError(
+            f"{path}: it has {bodies} bodies in {dimension} dimensions, but the model has {scene.bodies} in "
+            f"{scene.dimension}."
+        )
+    return recording
+
+
+def overlaps(model: AbstractModel, state: State) -> list[tuple[str, float]]:
+    """Contacts whose surfaces overlap in a state by more than rounding, in words, and their depths."""
+    surfaces = model.geometry if isinstance(model, HasSurfaces) else model.scene.geometry
+    gaps = np.asarray(surfaces.gap(jnp.asarray(state.position, jnp.float32)))
+    tolerance = 1e-5 * float(np.abs(state.position).max())
+    return [(contact_name(model.scene, j), -float(gap)) for j, gap in enumerate(gaps) if gap < -tolerance]
+
+
+def _together(
+    model: AbstractModel,
+    ahead: Sequence[BandedForecast],
+    begins: Sequence[float],
+    labels: Sequence[str | None],
+) -> Forecasts:
+    runs = []
+    for one, begin, label in zip(ahead, begins, labels, strict=True):
+        touch = None
+        if model.contact.size:
+            touch = np.asarray(jax.vmap(model.contact.to_touch)(jnp.asarray(one.contact)))
+        time = begin + np.arange(len(one.position)) * model.step_size
+        position, velocity = np.asarray(one.position, float), np.asarray(one.velocity, float)
+        runs.append(Run(time=time, position=position, velocity=velocity, touch=touch, label=label))
+    return Forecasts(
+        Recording(tuple(runs), model.step_size, model.scene),
+        _bands(ahead),
+        min(one.members for one in ahead),
+        all(one.finite for one in ahead),
+    )
+
+
+def _bands(ahead: Sequence[BandedForecast]) -> dict[str, np.ndarray]:
+    """The columns q1_low, q1_high …, v1_low …, where every forecast has a band."""
+    names = standard_columns(*ahead[0].position.shape[1:])
+    columns: dict[str, np.ndarray] = {}
+    channels = enumerate((names.position, names.velocity or ()))
+    for (channel, of_channel), edge in product(channels, ("low", "high")):
+        parts = [getattr(one, edge) for one in ahead]
+        if any(part is None for part in parts):
+            return {}
+        values = np.concatenate([part[channel].reshape(len(part[channel]), -1) for part in parts])
+        columns |= {f"{name}_{edge}": column for name, column in zip(of_channel, values.T, strict=True)}
+    return columns

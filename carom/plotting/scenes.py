@@ -1,0 +1,331 @@
+"""Scenes as pictures: bodies and walls with the trails of a run, as a figure or as an animation."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Polygon
+from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d import proj3d
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+from carom.data import Run
+from carom.mechanics import Plane, Scene
+from carom.notebook import PALETTE
+from carom.plotting.animation import write_animation
+from carom.plotting.style import EDGE, SOLID, figure_style, save_figure
+
+Solid = tuple[Plane, ...]
+View = Float[np.ndarray, "dimension 2"]
+Show = Callable[[int, int], None]
+"""Moves the bodies of a figure to a sample, with trails since another one."""
+
+MARGIN = 0.05
+"""Empty space around a scene, as a fraction of its largest extent."""
+POINT = 0.012
+"""The radius that a point body is drawn with, as a fraction of the largest extent."""
+TRAIL = 0.06
+"""The length of the trails of an animation, as a fraction of the run."""
+NUMBERED = 20
+"""Up to this many bodies are numbered: colours repeat, and are lost in grey."""
+_NUMBER: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "zorder": 4}
+
+
+class Shapes(NamedTuple):
+    """What a picture of a scene shows besides the motion.
+
+    Arguments:
+        radii: of the bodies; 0 for points.
+        solids: the walls, each as the planes that it lies behind.
+        view: the box that is shown, without its margin.
+    """
+
+    radii: Float[np.ndarray, "bodies"]
+    solids: Sequence[Solid]
+    view: View
+
+
+def write_run_picture(run: Run, scene: Scene, path: Path, *, title: str = "") -> None:
+    """Write a run as a PNG file with an SVG file beside it or, by the suffix .gif, as an animation."""
+    if path.suffix == ".gif":
+        write_run_animation(run, scene, path, title=title)
+    else:
+        with figure_style():
+            save_figure(draw_run(run, scene, title=title), path.with_suffix(""))
+
+
+def draw_run(run: Run, scene: Scene, *, title: str = "") -> Figure:
+    """The bodies at the end of a run, and their trails."""
+    figure, show = _panel(run, scene, dpi=150)
+    show(len(run) - 1, 0)
+    figure.axes[0].set_title(title, parse_math=False)
+    return figure
+
+
+def write_run_animation(run: Run, scene: Scene, path: Path, *, title: str = "") -> None:
+    """Animate a run, in at most ten seconds."""
+    trail = max(1, int(TRAIL * len(run)))
+    with figure_style():
+        figure, show = _panel(run, scene, dpi=80)
+
+        def show_frame(sample: int) -> None:
+            show(sample, max(0, sample - trail))
+            clock = f"t = {run.time[sample]:.2f} s"
+            figure.axes[0].set_title(f"{title}, {clock}" if title else clock, parse_math=False)
+
+        write_animation(figure, show_frame, path, samples=len(run))
+
+
+def scene_shapes(scene: Scene, position: Float[np.ndarray, "samples bodies dimension"]) -> Shapes:
+    """Radii, walls and view of a scene in which the bodies move as given."""
+    radii = body_radii(scene)
+    walls = solids(scene, radii)
+    return Shapes(radii, walls, view_of(position, radii, walls))
+
+
+def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:
+    """Radii of the bodies, the least-squares solution of smallest norm where the contacts leave them open.
+
+    The offset of a pair is the sum of two radii, and the offsets of two bodies at one wall differ by the
+    difference of their radii. A single body is a point, as nothing determines its radius.
+
+    Example:
+        >>> from carom.systems import Billiards
+        >>> body_radii(Billiards(radii=(0.1, 0.2)).scene()).round(9).tolist()
+        [0.1, 0.2]
+    """
+    rows, values = [], []
+    for pair in scene.geometry.pairs:
+        row = np.zeros(scene.bodies)
+        row[[pair.first, pair.second]] = 1
+        rows.append(row)
+        values.append(pair.offset)
+    first_at: dict[tuple, tuple[int, float]] = {}
+    for wall in scene.geometry.walls:
+        # The same wall for another body has the same normals, and edges at the same distances from it.
+        normals = tuple(normal for normal, _ in wall.planes)
+        distances = tuple(round(offset - wall.offset, 9) for _, offset in wall.planes)
+        body, offset = first_at.setdefault((normals, distances), (wall.body, wall.offset))
+        if body != wall.body:
+            row = np.zeros(scene.bodies)
+            row[wall.body], row[body] = 1, -1
+            rows.append(row)
+            values.append(wall.offset - offset)
+    if not rows:
+        return np.zeros(scene.bodies)
+    return np.maximum(np.linalg.lstsq(np.array(rows), np.array(values), rcond=None)[0], 0)
+
+
+def solids(scene: Scene, radii: Float[np.ndarray, "bodies"]) -> list[Solid]:
+    """The walls as solids, each once: a wall occupies what lies behind all of its planes."""
+    found: dict[tuple, Solid] = {}
+    for wall in scene.geometry.walls:
+        planes = tuple((normal, offset - float(radii[wall.body])) for normal, offset in wall.planes)
+        found.setdefault(tuple((normal, round(offset, 6)) for normal, offset in planes), planes)
+    return list(found.values())
+
+
+def view_of(
+    position: Float[np.ndarray, "samples bodies dimension"],
+    radii: Float[np.ndarray, "bodies"],
+    walls: Sequence[Solid],
+) -> View:
+    """The bounding box of the motion, extended to axis-aligned walls within its own width."""
+    low = np.nanmin(position - radii[None, :, None], axis=(0, 1))
+    high = np.nanmax(position + radii[None, :, None], axis=(0, 1))
+    reach = max(float((high - low).max()), 1e-9)
+    for (normal, offset), *edges in walls:
+        axis = int(np.argmax(np.abs(normal)))
+        if edges or abs(normal[axis]) < 1 - 1e-9:
+            continue
+        surface = offset * normal[axis]
+        if normal[axis] > 0 and low[axis] - reach < surface < high[axis]:
+            low[axis] = min(low[axis], surface)
+        elif normal[axis] < 0 and low[axis] < surface < high[axis] + reach:
+            high[axis] = max(high[axis], surface)
+    # A motion along a single axis still needs an area to be drawn on.
+    missing = np.maximum(0.1 * reach - (high - low), 0) / 2
+    return np.stack([low - missing, high + missing], axis=1)
+
+
+def widened(view: View) -> View:
+    """The view with a margin around it."""
+    margin = MARGIN * float((view[:, 1] - view[:, 0]).max())
+    return view + np.array([-margin, margin])
+
+
+def behind(solid: Solid, view: View) -> Float[np.ndarray, "corners 2"]:
+    """The part of a plane view that a solid occupies, as a polygon: the view clipped by plane after plane."""
+    (left, right), (bottom, top) = view
+    corners = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
+    for normal, offset in solid:
+        height = corners @ np.asarray(normal) - offset
+        kept = []
+        for here in range(len(corners)):
+            there = (here + 1) % len(corners)
+            if height[here] <= 0:
+                kept.append(corners[here])
+            if (height[here] <= 0) != (height[there] <= 0):
+                fraction = height[here] / (height[here] - height[there])
+                kept.append(corners[here] + fraction * (corners[there] - corners[here]))
+        corners = np.array(kept).reshape(-1, 2)
+        if not len(corners):
+            break
+    return corners
+
+
+def section(plane: Plane, view: View) -> Float[np.ndarray, "corners 3"]:
+    """The polygon in which a plane cuts a box; empty where it does not."""
+    normal, offset = np.asarray(plane[0]), plane[1]
+    corners = np.array([[view[a, bit >> a & 1] for a in range(3)] for bit in range(8)])
+    height = corners @ normal - offset
+    tolerance = 1e-9 * float(np.ptp(view))
+    found = [corner for corner, h in zip(corners, height, strict=True) if abs(h) <= tolerance]
+    edges = [(bit, bit | 1 << axis) for bit in range(8) for axis in range(3) if not bit >> axis & 1]
+    for first, second in edges:
+        low, high = sorted((height[first], height[second]))
+        if low < -tolerance and high > tolerance:
+            fraction = height[first] / (height[first] - height[second])
+            found.append(corners[first] + fraction * (corners[second] - corners[first]))
+    if len(found) < 3:
+        return np.zeros((0, 3))
+    points = np.array(found)
+    # Sorted by angle within the plane, about the centre.
+    in_plane = np.linalg.svd(normal[None])[2][1:]
+    flat = (points - points.mean(axis=0)) @ in_plane.T
+    return points[np.argsort(np.arctan2(flat[:, 1], flat[:, 0]))]
+
+
+def body_color(body: int) -> str:
+    """The colour of a body; they repeat."""
+    return list(PALETTE.values())[body % len(PALETTE)]
+
+
+def _number_color(body: int) -> str:
+    """Black or white, whichever can be read on the colour of the body."""
+    red, green, blue = to_rgb(body_color(body))
+    return "black" if 0.3 * red + 0.6 * green + 0.1 * blue > 0.4 else "white"
+
+
+def _panel(run: Run, scene: Scene, *, dpi: int) -> tuple[Figure, Show]:
+    """A figure with the proportions of the motion, and what moves its bodies."""
+    panels = {1: _line_panel, 2: _plane_panel, 3: _space_panel}
+    shapes = scene_shapes(scene, run.position)
+    size = (7.0, 4.0)
+    if scene.dimension > 1:
+        extent = np.ptp(shapes.view, axis=1) if scene.dimension == 2 else np.ones(2)
+        width, height = 5.0 * extent / extent.max()
+        size = (max(2.6, width + 0.8), max(2.2, height + 0.9))
+    figure = Figure(figsize=size, dpi=dpi, layout="constrained")
+    return figure, panels[scene.dimension](figure, run, shapes)
+
+
+def _plane_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
+    """Bodies in the plane at equal scales: from above, or from the side where there is gravity."""
+    position, radii, view = run.position, shapes.radii, widened(shapes.view)
+    axes = figure.subplots()
+    axes.set(xlim=view[0], ylim=view[1], aspect="equal", xlabel="x / m", ylabel="y / m")
+    axes.grid(visible=False)
+    for solid in shapes.solids:
+        axes.add_patch(Polygon(behind(solid, view), facecolor=SOLID, edgecolor=EDGE, linewidth=0.8))
+    trails, circles, numbers = [], [], []
+    least = POINT * float((view[:, 1] - view[:, 0]).max())
+    for body, radius in enumerate(radii):
+        color = body_color(body)
+        trails.append(axes.plot([], [], color=color, linewidth=0.9, alpha=0.7, zorder=2)[0])
+        circle = Circle((0, 0), max(radius, least), facecolor=color, edgecolor="black", zorder=3)
+        circle.set_linewidth(0.8)
+        circles.append(axes.add_patch(circle))
+        if len(radii) <= NUMBERED and radius > least:
+            numbers.append((body, axes.text(0, 0, str(body + 1), color=_number_color(body), **_NUMBER)))
+
+    def show(sample: int, since: int) -> None:
+        for body, (trail, circle) in enumerate(zip(trails, circles, strict=True)):
+            trail.set_data(*position[since : sample + 1, body].T)
+            circle.set_center(tuple(position[sample, body]))
+        for body, number in numbers:
+            number.set_position(tuple(position[sample, body]))
+
+    return show
+
+
+def _line_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
+    """Positions on a line against time, as bands of the width of the bodies."""
+    position, radii = run.position[:, :, 0], shapes.radii
+    ((low, high),) = widened(shapes.view)
+    axes = figure.subplots()
+    axes.set(xlabel="time / s", ylabel="position", ylim=(low, high), xlim=(run.time[0], run.time[-1]))
+    for (normal, offset), *_ in shapes.solids:
+        end = low if normal[0] > 0 else high
+        axes.axhspan(offset * normal[0], end, facecolor=SOLID, edgecolor=EDGE, linewidth=0.8)
+    trails = []
+    for body, radius in enumerate(radii):
+        color, path = body_color(body), position[:, body]
+        if radius > 0:
+            axes.fill_between(run.time, path - radius, path + radius, color=color, alpha=0.25, linewidth=0)
+        trails.append(axes.plot([], [], color=color, linewidth=1.3)[0])
+        if len(radii) <= NUMBERED:
+            end = (run.time[-1], path[-1])
+            axes.annotate(
+                str(body + 1), end, xytext=(3, 0), textcoords="offset points", va="center", fontsize=7
+            )
+
+    def show(sample: int, since: int) -> None:
+        for trail, path in zip(trails, position.T, strict=True):
+            trail.set_data(run.time[since : sample + 1], path[since : sample + 1])
+
+    return show
+
+
+def _space_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
+    """Bodies in space from an elevated corner, in orthographic projection, where balls are circles."""
+    position, view, bodies = run.position, shapes.view, len(shapes.radii)
+    radii = np.maximum(shapes.radii, POINT * float(np.ptp(view)))
+    axes: Any = figure.add_subplot(projection="3d", proj_type="ortho", computed_zorder=False)
+    axes.view_init(elev=18, azim=-62)
+    axes.set(xlim=view[0], ylim=view[1], zlim=view[2], xlabel="x / m", ylabel="y / m", zlabel="z / m")
+    axes.set_box_aspect(view[:, 1] - view[:, 0], zoom=0.9)
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.set_major_locator(MaxNLocator(4))
+        axis.pane.fill = False
+    axes.zaxis.labelpad = 12
+    for plane, *_ in shapes.solids:
+        corners = section(plane, view)
+        if len(corners):
+            axes.add_collection3d(
+                Poly3DCollection([corners], facecolor="none", edgecolor=EDGE, linewidth=0.6)
+            )
+    colors = [body_color(body) for body in range(bodies)]
+    trails = [axes.plot([], [], [], color=color, linewidth=0.8, alpha=0.7)[0] for color in colors]
+    figure.canvas.draw()  # the projection is known only after drawing
+    balls = [axes.scatter([], [], [], depthshade=False)]
+    numbers = [
+        axes.text(0, 0, 0, str(body + 1), color=_number_color(body), **_NUMBER)
+        for body in range(bodies if bodies <= NUMBERED else 0)
+    ]
+
+    def show(sample: int, since: int) -> None:
+        for body, trail in enumerate(trails):
+            trail.set_data_3d(*position[since : sample + 1, body].T)
+        # The sizes of a 3D scatter plot cannot be changed in place.
+        balls.pop().remove()
+        size = (2 * radii * _points_per_unit(axes)) ** 2
+        style = {"edgecolors": "black", "linewidths": 0.8, "depthshade": False}
+        balls.append(axes.scatter(*position[sample].T, s=size, c=colors, **style))
+        for number, centre in zip(numbers, position[sample], strict=False):
+            number.set_position_3d(tuple(centre))
+
+    return show
+
+
+def _points_per_unit(axes: Any) -> float:
+    """The scale s of a parallel projection, in which the squared images of three unit vectors sum to 2 s²."""
+    ends = np.concatenate([np.zeros((1, 3)), np.eye(3)])
+    x, y, _ = proj3d.proj_transform(ends[:, 0], ends[:, 1], ends[:, 2], axes.get_proj())
+    pixels = axes.transData.transform(np.stack([x, y], axis=1))
+    scale = np.sqrt(np.sum((pixels[1:] - pixels[0]) ** 2) / 2)
+    return float(scale * 72 / axes.figure.dpi)
