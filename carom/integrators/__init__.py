@@ -5,8 +5,7 @@ from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_ha
 from carom.integrators.constraint_exact.contact_times import BY_GAP, EXCLUDED, PRESCRIBED, Modes
 from carom.integrators.constraint_exact.prescribed import prescribed_step
 from carom.integrators.constraint_exact.step import ImpactReport, constraint_exact_step
-from carom.integrators.event_driven.events import EventReport, ReportKind
-from carom.integrators.event_driven.motion import event_driven_motion
+from carom.integrators.event_driven.motion import EventReport, ReportKind, event_driven_motion
 from carom.integrators.rollout import consecutive, prepend, rollout
 from carom.integrators.steppers import CDLagrange, ConstraintExact, Detection
 from carom.integrators.stormer_verlet import stormer_verlet_step

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from carom.compilation import full_precision
@@ -97,13 +98,17 @@ class AbstractSystem(eqx.Module):
             step_size=step_size,  # pyright: ignore[reportArgumentType]
         )
 
+    def inertia(self, dtype: DTypeLike = float) -> Masses:
+        """M."""
+        return Masses(jnp.asarray(self.masses, dtype))
+
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − C v, with C = `damping` times the inertia's unit."""
         return -jax.grad(self.potential)(position) - self.damping * velocity
 
     def energy(self, state: State) -> Float[Array, ""]:
         """½ vᵀ M v + U(q)."""
-        inertia = Masses(jnp.asarray(self.masses, state.position.dtype))
+        inertia = self.inertia(state.position.dtype)
         return kinetic_energy(inertia, state.velocity) + self.potential(state.position)
 
     def energies(self, trajectory: Trajectory) -> np.ndarray:

@@ -77,7 +77,7 @@ def test_a_force_of_ones_own_is_saved_and_reported(fit, recording, tmp_path):
     from carom.report import write_report
 
     write_report(directory, tmp_path / "page.html")
-    assert "drag of the air" in (tmp_path / "page.html").read_text()
+    assert "Drag of the air" in (tmp_path / "page.html").read_text()
 
 
 def test_a_contact_law_of_ones_own_is_learned():

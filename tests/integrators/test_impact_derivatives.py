@@ -34,7 +34,7 @@ def by_events(parameters, *, field):
     solids = tuple((plane,) for plane in range(4))
     balls = Balls(masses, jnp.asarray(RADII), *planes, e, mu, gravity, solids)
     batch = State(start.position[None], start.velocity[None])
-    states, report = event_driven_motion(balls, batch, jnp.full(STEPS, H), report="contacts")
+    states, report = event_driven_motion(balls, batch, jnp.full(STEPS, H))
     last = jnp.concatenate([states.position[-1].ravel(), states.velocity[-1].ravel()])
     return last, (report.contact, jnp.any(report.grazing))
 

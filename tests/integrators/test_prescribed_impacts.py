@@ -183,9 +183,9 @@ def test_neighbouring_steps_share_an_impact(name, seed, share):
     problem = PROBLEMS[name](np.random.default_rng(seed))
     assume(np.sum(problem.row * problem.start(share * H)[1]) < -0.1)
     ends = []
-    for schedule in ((PRESCRIBED, EXCLUDED), (EXCLUDED, PRESCRIBED)):
-        middle, _ = advance(problem, *problem.start(share * H), schedule[0])
-        ends.append(advance(problem, middle.position, middle.velocity, schedule[1])[0])
+    for pair in ((PRESCRIBED, EXCLUDED), (EXCLUDED, PRESCRIBED)):
+        middle, _ = advance(problem, *problem.start(share * H), pair[0])
+        ends.append(advance(problem, middle.position, middle.velocity, pair[1])[0])
     assert_state(ends[0], ends[1].position, ends[1].velocity, rtol=1e-10, atol=1e-10)
 
 
@@ -202,7 +202,7 @@ def test_excluded_contacts_let_bodies_pass(name, seed, share):
 
 
 def test_an_excluded_floor_does_not_carry():
-    """A ball at rest on the floor falls through it where the schedule says so, else it stays."""
+    """A ball at rest on the floor falls through it where the modes says so, else it stays."""
     problem = ball(np.random.default_rng(0))
     start = (np.zeros((1, 1)), np.zeros((1, 1)))
     stays, report = advance(problem, *start, BY_GAP)
@@ -214,7 +214,7 @@ def test_an_excluded_floor_does_not_carry():
 
 
 @jax.jit
-def bent(parameters, schedule):
+def bent(parameters, modes):
     """A step of two unlike balls under a nonlinear force.
 
     The parameters are q, v, e and the distance q₁ − q₂ at which the balls meet.
@@ -236,9 +236,9 @@ def bent(parameters, schedule):
 bent_derivative = jax.jit(jax.jacfwd(bent))
 
 
-def bent_difference(parameters, schedule, size=1e-6):
+def bent_difference(parameters, modes, size=1e-6):
     """The derivative by central differences."""
-    return central_difference(lambda p: bent(jnp.asarray(p), schedule), parameters, size)
+    return central_difference(lambda p: bent(jnp.asarray(p), modes), parameters, size)
 
 
 @pytest.mark.parametrize("boundary", [0, 1])
@@ -254,9 +254,9 @@ def test_nothing_jumps_at_the_ends_of_a_step(seed, boundary):
     centre[5] = reached[0] - reached[1]  # the balls meet just where the step begins or ends
     move = 1e-6 * np.eye(6)[5]
 
-    def either_side(function, schedule):
+    def either_side(function, modes):
         places = (jnp.asarray(centre + side * move) for side in (-1, 0, 1))
-        return [np.asarray(function(place, schedule)) for place in places]
+        return [np.asarray(function(place, modes)) for place in places]
 
     low, here, high = either_side(bent, prescribed)
     slopes = either_side(bent_derivative, prescribed)
@@ -299,14 +299,14 @@ def test_instant_of_a_dropped_ball(height, offset):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cradle_under_its_own_schedule(seed):
-    """Over many impacts: the contacts that the gap decided, given as a schedule, make the same motion."""
+    """Over many impacts: the contacts that the gap decided, given as a modes, make the same motion."""
     random = np.random.default_rng(seed)
     system = NewtonsCradle(balls=2, restitution=random.uniform(0.7, 1), mass=random.uniform(0.5, 2))
     angle = np.sort(random.uniform(-0.5, 0.5, (2, 1)), axis=0)[::-1]
     start = State(jnp.asarray(angle.copy()), jnp.asarray(random.normal(size=(2, 1))))
 
     @jax.jit
-    def motion(schedule):
+    def motion(modes):
         def step(state, plan):
             state, report = constraint_exact_step(
                 state,
@@ -319,7 +319,7 @@ def test_a_cradle_under_its_own_schedule(seed):
             )
             return state, (state, report.contact)
 
-        return jax.lax.scan(step, start, schedule)[1]
+        return jax.lax.scan(step, start, modes)[1]
 
     free, contact = motion(jnp.full((400, 1), BY_GAP))
     assert 2 <= contact.sum() <= 8

@@ -131,7 +131,8 @@ def free_leaves(layout: Layout, maps: Maps, template: Mechanism, shared, local=N
         if before is None:
             before = jnp.asarray(at(block.path)(template)[0])
         if local is not None:
-            added = jnp.asarray(local_map) @ jnp.asarray(local)[first : first + block.count]
+            part = jnp.asarray(local)[first : first + block.count]
+            added = jnp.asarray(local_map, part.dtype) @ part
             before = before + added.reshape(block.shape)
         first += block.count
         values[block.path] = before

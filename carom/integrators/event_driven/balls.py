@@ -1,10 +1,24 @@
-"""Balls among planes in a uniform field: a scene as arrays, for motions that are known event by event."""
+"""Balls among planes in a uniform field as arrays, many scenes at once, and their parabolic flight.
+
+Between events a ball has a constant acceleration: that of the field in flight, what the planes leave of it
+where the ball rests on them. Arrays have the layout (dimension, scenes, bodies), so that a scene's bodies lie
+side by side in memory.
+"""
+
+from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from carom.mechanics import length
 from carom.types import PerBody
+
+Components = Float[Array, "dimension scenes bodies"]
+Others = Int[Array, "scenes subjects others"]
+"""Which bodies some bodies may meet."""
 
 
 class Balls(eqx.Module):
@@ -45,16 +59,117 @@ class Balls(eqx.Module):
         return len(self.offsets)
 
     @property
-    def companions(self) -> tuple[tuple[int, ...], ...]:
-        """For every plane, the other planes of its solid: it can be touched only behind all of them."""
-        solid = {plane: planes for planes in self.solids for plane in planes}
-        return tuple(tuple(p for p in solid[plane] if p != plane) for plane in range(self.planes))
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Each plane with each other plane of its solid: it can be touched only behind all of them."""
+        return tuple(
+            (one, other) for solid in self.solids for one in solid for other in solid if one != other
+        )
 
     @property
     def field(self) -> Float[Array, "dimension"]:
         """The acceleration of a ball in flight."""
-        return (
-            jnp.zeros_like(self.normals, shape=self.normals.shape[1:])
-            if self.gravity is None
-            else self.gravity
-        )
+        still = jnp.zeros(self.normals.shape[1], self.normals.dtype)
+        return still if self.gravity is None else self.gravity
+
+
+class Flight(NamedTuple):
+    """Positions of bodies and how they move on."""
+
+    position: Components
+    velocity: Components
+    acceleration: Components | None
+    """None on a free table, where nothing ever rests."""
+
+    def after(self, time: Float[Array, "scenes"]) -> "Flight":
+        """The same bodies that much later."""
+        time = time[None, :, None]
+        position, velocity, acceleration = self
+        if acceleration is None:
+            return Flight(position + time * velocity, velocity, None)
+        position = position + time * (velocity + 0.5 * time * acceleration)
+        return Flight(position, velocity + time * acceleration, acceleration)
+
+    def of(self, bodies: Int[Array, "scenes *any"]) -> "Flight":
+        """The flights of some bodies of every scene."""
+        return jax.tree.map(lambda values: pick(values, bodies), self)
+
+
+def pick(
+    values: Shaped[Array, "*leading scenes bodies"], bodies: Int[Array, "scenes *any"]
+) -> Shaped[Array, "..."]:
+    """values[..., scene, bodies[scene]]."""
+    flat = bodies.reshape((1,) * (values.ndim - 2) + (len(bodies), -1))
+    return jnp.take_along_axis(values, flat, axis=-1).reshape(*values.shape[:-2], *bodies.shape)
+
+
+def of_others(values: Shaped[Array, "*leading scenes bodies"], others: Others | None) -> Shaped[Array, "..."]:
+    """What the other body of every pair has, pairs by subject and other body; None for all other bodies."""
+    return values[..., None, :] if others is None else pick(values, others)
+
+
+def earliest(times: Float[Array, "*any"], axis: int) -> tuple[Float[Array, "*rest"], Int[Array, "*rest"]]:
+    """The least of non-negative times along an axis, and its index."""
+    if times.dtype != jnp.float64:
+        which = jnp.argmin(times, axis=axis)
+    else:
+        # Positive numbers are ordered as their bits are. With the index in the last bits one plain minimum
+        # finds both, several times faster than a reduction over pairs; times nearer than that count as equal.
+        size = times.shape[axis]
+        mask = (1 << max(size - 1, 1).bit_length()) - 1
+        index = jnp.arange(size).reshape([-1 if a == axis % times.ndim else 1 for a in range(times.ndim)])
+        bits = lax.bitcast_convert_type(times, jnp.int64)
+        which = jnp.min((bits & ~mask) | index, axis=axis) & mask
+    least = jnp.take_along_axis(times, jnp.expand_dims(which, axis), axis=axis)
+    return jnp.squeeze(least, axis), which.astype(jnp.int32)
+
+
+def dot(first: Float[Array, "dimension ..."], second: Float[Array, "dimension ..."]) -> Float[Array, "..."]:
+    """The scalar product over the leading axis, which is too short for a reduction to pay."""
+    total = first[0] * second[0]
+    for one, other in zip(first[1:], second[1:], strict=True):
+        total = total + one * other
+    return total
+
+
+def separation(
+    difference: Float[Array, "dimension *any"], first: Int[Array, "..."], second: Int[Array, "..."]
+) -> tuple[Float[Array, "dimension *any"], Float[Array, "*any"]]:
+    """The unit vector from the second of two bodies to the first, and their distance.
+
+    On a line the distance has a sign, as bodies cannot pass each other: the first in number is above.
+    """
+    if len(difference) == 1:
+        side = jnp.where(first < second, 1, -1).astype(difference.dtype)
+        return jnp.broadcast_to(side[None], difference.shape), side * difference[0]
+    distance = length(difference, axis=0)
+    return difference / jnp.where(distance > 0, distance, 1)[None], distance
+
+
+def gap_tolerance(position: Float[Array, "dimension *any"]) -> Float[Array, "*any"]:
+    """How far from 0 the gap of a contact may be that is closed to rounding."""
+    return 64 * jnp.finfo(position.dtype).eps * (1 + jnp.max(jnp.abs(position), axis=0))
+
+
+def plane_motion(balls: Balls, flight: Flight, radii: Float[Array, "..."]):
+    """Gap of every plane to every subject, its rate and its acceleration, with a leading axis of planes."""
+    shape = (balls.planes,) + (1,) * (flight.position.ndim - 1)
+
+    def along(vector):
+        components = (balls.normals[:, axis].reshape(shape) * x[None] for axis, x in enumerate(vector))
+        return sum(components, start=jnp.zeros(shape, vector.dtype))
+
+    gap = along(flight.position) - balls.offsets.reshape(shape) - radii[None]
+    pull = jnp.zeros_like(gap) if flight.acceleration is None else along(flight.acceleration)
+    return gap, along(flight.velocity), pull
+
+
+def within_edge(gap, rate, tolerance):
+    """Whether a body is over a plane that ends at another one: not where it is just passing that one."""
+    return (gap < -tolerance) | ((gap <= tolerance) & (rate <= 0))
+
+
+def in_front(balls: Balls, gap: Float[Array, "planes *any"]) -> Bool[Array, "planes *any"]:
+    """Which planes a body has not passed. A wall of one plane cannot be passed: overlap is rounding there."""
+    bounded = {plane for plane, _ in balls.edges}
+    alone = jnp.asarray([plane not in bounded for plane in range(balls.planes)], bool)
+    return alone.reshape((-1,) + (1,) * (gap.ndim - 1)) | (gap >= -1e-9)

@@ -8,21 +8,84 @@ A batch of scenes is taken at once. A `vmap` over a loop that ends when its last
 over all of its state at every pass; here a scene that is done has nothing to do.
 """
 
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.event_driven.balls import Balls
-from carom.integrators.event_driven.encounters import Settings
-from carom.integrators.event_driven.events import EventReport, Progress, ReportKind, begin, next_event
-from carom.integrators.event_driven.flights import Flight
-from carom.integrators.event_driven.free_flight import free_motion
-from carom.integrators.event_driven.neighbours import Near, fastest, neighbour_lists
+from carom.integrators.event_driven.balls import Balls, Flight, Others, dot, pick
+from carom.integrators.event_driven.free_table import free_motion
+from carom.integrators.event_driven.impacts import (
+    Event,
+    Limits,
+    exact_instant,
+    first_event,
+    outdated,
+    velocities_after,
+)
+from carom.integrators.event_driven.neighbours import NeighbourLists, greatest_speed, neighbour_lists
+from carom.integrators.event_driven.next_event import event_codes, look_ahead, next_events
+from carom.integrators.event_driven.resting import resolve_cluster, supported, touching_cluster
 from carom.types import State
 
-SPARE = 4.0
-"""The margin of lists of neighbours in ways of the fastest body; 2 would do if none became faster."""
-MOST_RENEWALS = 1000
+ReportKind = Literal["none", "contacts"]
+MARGIN = 4.0
+"""The margin of neighbour lists in paths of the fastest body; 2 would do if none became faster."""
+MAX_RENEWALS = 1000
+
+
+class EventReport(NamedTuple):
+    """What happened inside each step of each scene; on a free table without contacts, in all of them."""
+
+    contact: Bool[Array, "*steps scenes bodies targets"] | None
+    """What pushed each body, at an impact or at rest: other bodies, then planes; None with "none"."""
+    exhausted: Bool[Array, "*steps scenes"]
+    """Some body made more than `max_impacts` impacts: its further ones were without rebound."""
+    grazing: Bool[Array, "*steps scenes"]
+    """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
+    crowded: Bool[Array, "*steps scenes"]
+    """Some body had more neighbours than a list holds, or lists expired too often: impacts may have been
+    missed."""
+
+    def with_contact(
+        self, *, bodies: Bool[Array, "..."] | None = None, planes: Bool[Array, "..."]
+    ) -> "EventReport":
+        """The same with more contacts, (scenes, bodies, bodies) and (planes, scenes, bodies)."""
+        if self.contact is None:
+            return self
+        planes = jnp.moveaxis(planes, 0, -1)
+        if bodies is None:
+            bodies = jnp.zeros((*planes.shape[:2], self.contact.shape[-1] - planes.shape[-1]), bool)
+        return self._replace(contact=self.contact | jnp.concatenate([bodies, planes], axis=-1))
+
+
+class Progress(NamedTuple):
+    """The state of a batch of scenes within a step."""
+
+    flight: Flight
+    clock: Float[Array, "scenes"]
+    times: Float[Array, "scenes bodies"]
+    """When the next event of every body is, on the clock of the step."""
+    events: Int[Array, "scenes bodies"]
+    """What it is, as `Codes` has it."""
+    impacts: Int[Array, "scenes bodies"]
+    unplanned: Bool[Array, "scenes"]
+    """Scenes in which no event is known yet."""
+    clustered: Bool[Array, "scenes bodies"]
+    """Bodies that move in a contact cluster until the end of the step."""
+    cluster_energy: Float[Array, "scenes"]
+    """The energy of these bodies when their velocities were found."""
+    near: NeighbourLists | None
+    """Which bodies each body may meet; None for all."""
+    report: EventReport
+
+    @property
+    def others(self) -> Others | None:
+        """The bodies that each body may meet."""
+        return None if self.near is None else self.near.others
 
 
 def event_driven_motion(
@@ -34,7 +97,7 @@ def event_driven_motion(
     grazing_speed: float = 1e-3,
     rest_speed: float = 1e-9,
     neighbours: int | None = None,
-    report: ReportKind = "bodies",
+    report: ReportKind = "contacts",
 ) -> tuple[State, EventReport]:
     """The states of a batch of scenes after every interval, and what happened in between.
 
@@ -49,11 +112,11 @@ def event_driven_motion(
             so.
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
         rest_speed: a rebound slower than this is none; what touches and separates more slowly is at rest.
-        neighbours: the most bodies that may be near any one, where lists of them are to be kept: with many
+        neighbours: the most bodies that may be near any one, where neighbour lists are to be kept: with many
             bodies the memory of a scene then grows like their number, and not like its square. Where it is
             too small the report says `crowded`.
-        report: whether to say which bodies touched something within each interval, or also what they touched
-            ("contacts"), or neither ("none"): on a free table that is several times faster for many scenes.
+        report: whether to record what each body touched within each interval; on a free table the motion
+            without it ("none") is several times faster for many scenes.
 
     Example:
         >>> none = jnp.zeros((0, 1)), jnp.zeros(0)
@@ -64,52 +127,73 @@ def event_driven_motion(
         >>> motion.velocity[-1, 0, :, 0]     # they met after 1 s
         Array([ 1., -1.], dtype=float32)
     """
-    settings = Settings(max_impacts, grazing_speed, rest_speed)
+    limits = Limits(max_impacts, grazing_speed, rest_speed)
     position, velocity = (jnp.moveaxis(x, -1, 0) for x in (start.position, start.velocity))
-    acceleration = None if balls.gravity is None else jnp.zeros_like(velocity)
     if balls.gravity is None and report == "none" and len(intervals):
-        samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, settings, neighbours)
-        return samples, EventReport(None, None, exhausted, grazing, jnp.zeros_like(grazing))
-    flight = Flight(position, velocity, acceleration)
-    progress = begin(balls, flight, report=report)
+        samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, limits, neighbours)
+        return samples, EventReport(None, exhausted, grazing, jnp.zeros_like(grazing))
+    flight = Flight(position, velocity, None if balls.gravity is None else jnp.zeros_like(velocity))
 
     def advance(progress: Progress, interval):
-        progress = _step(balls, progress, settings, interval, report, neighbours)
+        progress = _step(balls, progress, limits, interval, report, neighbours)
         position, velocity, _ = progress.flight
         sample = State(jnp.moveaxis(position, 0, -1), jnp.moveaxis(velocity, 0, -1))
         return progress, (sample, progress.report)
 
-    _, (samples, reports) = lax.scan(advance, progress, intervals)
-    return samples, reports
+    return lax.scan(advance, _begin(balls, flight, report), intervals)[1]
+
+
+def _begin(balls: Balls, flight: Flight, report: ReportKind) -> Progress:
+    """All clocks at 0, no event known."""
+    shape, dtype = flight.position.shape[1:], flight.position.dtype
+    never = jnp.zeros(shape[:1], bool)
+    contact = jnp.zeros((*shape, balls.bodies + balls.planes), bool) if report == "contacts" else None
+    return Progress(
+        flight=flight,
+        clock=jnp.zeros(shape[:1], dtype),
+        times=jnp.full(shape, jnp.inf, dtype),
+        events=jnp.zeros(shape, jnp.int32),
+        impacts=jnp.zeros(shape, jnp.int32),
+        unplanned=~never,
+        clustered=jnp.zeros(shape, bool),
+        cluster_energy=jnp.zeros(shape[:1], dtype),
+        near=None,
+        report=EventReport(contact, never, never, never),
+    )
 
 
 def _step(
     balls: Balls,
     progress: Progress,
-    settings: Settings,
+    limits: Limits,
     interval: Float[Array, ""],
     report: ReportKind,
     neighbours: int | None,
 ) -> Progress:
     """From one sample to the next."""
     end = lax.stop_gradient(interval)
-    fresh = begin(balls, progress.flight, report=report)
-    if balls.gravity is None and neighbours is None:
-        # What was planned holds on, on the new clock.
-        fresh = fresh._replace(times=progress.times, events=progress.events, unplanned=progress.unplanned)
-    if neighbours is None:
-        progress = _events(balls, fresh, settings, end)
+    fresh = _begin(balls, progress.flight, report)
+    if neighbours is not None:
+        progress = _among_neighbours(balls, fresh, limits, end, neighbours)
     else:
-        progress = _among_neighbours(balls, fresh, settings, end, neighbours)
+        if balls.gravity is None:
+            # What was planned remains valid, on the new clock.
+            fresh = fresh._replace(times=progress.times, events=progress.events, unplanned=progress.unplanned)
+        progress = _events(balls, fresh, limits, end)
     flight = progress.flight.after(interval - progress.clock)
-    # Settled bodies are free again, and lists of this step are of no use to the next.
-    unplanned = jnp.any(progress.settled, axis=1)
+    # Clusters end with the step, and so do neighbour lists.
+    unplanned = jnp.any(progress.clustered, axis=1)
     return progress._replace(flight=flight, times=progress.times - end, unplanned=unplanned, near=None)
 
 
-def _events(balls: Balls, progress: Progress, settings: Settings, end: Float[Array, ""]) -> Progress:
-    """All events up to the end of the step, or as long as lists of neighbours hold."""
-    bound = 4 * balls.bodies * (settings.max_impacts + balls.bodies)
+def _events(balls: Balls, progress: Progress, limits: Limits, end: Float[Array, ""]) -> Progress:
+    """All events up to the end of the step, or as long as neighbour lists are valid."""
+    bound = 4 * balls.bodies * (limits.max_impacts + balls.bodies)
+    if balls.gravity is not None:
+        # Bodies with different accelerations look for meetings only so far ahead, and then again.
+        bound = bound + 2 * balls.bodies * jnp.minimum(
+            end / look_ahead(lax.stop_gradient(balls)), 1e6
+        ).astype(int)
 
     def limit(progress: Progress):
         if progress.near is None:
@@ -121,45 +205,221 @@ def _events(balls: Balls, progress: Progress, settings: Settings, end: Float[Arr
         due = jnp.any(progress.times < limit(progress)[:, None])
         return (count < bound) & (due | jnp.any(progress.unplanned))
 
-    def go_on(carry):
+    def advance(carry):
         count, progress = carry
-        return count + 1, next_event(
-            balls, progress, settings, limit=limit(progress), end=end, last=count + 1 == bound
-        )
+        last = count + 1 == bound
+        return count + 1, _next_event(balls, progress, limits, limit=limit(progress), end=end, last=last)
 
-    return lax.while_loop(unfinished, go_on, (0, progress))[1]
+    return lax.while_loop(unfinished, advance, (0, progress))[1]
 
 
 def _among_neighbours(
-    balls: Balls, progress: Progress, settings: Settings, end: Float[Array, ""], capacity: int
+    balls: Balls, progress: Progress, limits: Limits, end: Float[Array, ""], capacity: int
 ) -> Progress:
     """A step of many bodies, each of which may meet its neighbours only; lists that expire are renewed."""
-
     scenes, bodies = progress.times.shape
-    nothing = jnp.zeros_like(progress.clock)
-    near = Near(jnp.zeros((scenes, bodies, capacity), jnp.int32), nothing, nothing)
+    zero = jnp.zeros_like(progress.clock)
+    near = NeighbourLists(jnp.zeros((scenes, bodies, capacity), jnp.int32), zero, zero)
 
     def unfinished(carry):
         count, progress = carry
-        return (count < MOST_RENEWALS) & jnp.any(progress.clock < end)
+        return (count < MAX_RENEWALS) & jnp.any(progress.clock < end)
 
-    def go_on(carry):
+    def advance(carry):
         count, progress = carry
-        flight, clock = lax.stop_gradient((progress.flight, progress.clock))
-        # Room for all to go as fast as the fastest, and then some: impacts make bodies faster.
-        margin = SPARE * fastest(flight, end - clock) * (end - clock)
-        radii = lax.stop_gradient(balls.radii)
+        flight, clock, radii = lax.stop_gradient((progress.flight, progress.clock, balls.radii))
+        # Room for all to be as fast as the fastest, and then some: impacts make bodies faster.
+        margin = MARGIN * greatest_speed(flight, end - clock) * (end - clock)
         lists, crowded = neighbour_lists(flight.position, radii, margin, capacity=capacity)
         report = progress.report._replace(crowded=progress.report.crowded | crowded)
-        progress = progress._replace(
-            near=Near(lists, margin, nothing), report=report, unplanned=jnp.ones((scenes,), bool)
-        )
-        progress = _events(balls, progress, settings, end)
+        near = NeighbourLists(lists, margin, zero)
+        progress = progress._replace(near=near, report=report, unplanned=jnp.ones((scenes,), bool))
+        progress = _events(balls, progress, limits, end)
         assert progress.near is not None
         clock = lax.stop_gradient(progress.clock)
         ahead = jnp.maximum(progress.near.expiry(progress.flight, clock, end) - clock, 0)
         return count + 1, progress._replace(flight=progress.flight.after(ahead), clock=progress.clock + ahead)
 
-    progress = lax.while_loop(unfinished, go_on, (0, progress._replace(near=near)))[1]
-    given_up = lax.stop_gradient(progress.clock) < end
-    return progress._replace(report=progress.report._replace(crowded=progress.report.crowded | given_up))
+    progress = lax.while_loop(unfinished, advance, (0, progress._replace(near=near)))[1]
+    unfinished_scenes = lax.stop_gradient(progress.clock) < end
+    report = progress.report._replace(crowded=progress.report.crowded | unfinished_scenes)
+    return progress._replace(report=report)
+
+
+def _next_event(
+    balls: Balls,
+    progress: Progress,
+    limits: Limits,
+    *,
+    limit: Float[Array, "scenes"],
+    end: Float[Array, ""],
+    last: Bool[Array, ""],
+) -> Progress:
+    """Advance every scene to its earliest event before its limit, and let it happen.
+
+    Arguments:
+        limit: how far each scene may go.
+        end: the end of the step.
+        last: no further event is to follow, so that scenes that would have one are resolved as one cluster.
+    """
+    flight, report, near = progress.flight, progress.report, progress.near
+    event = first_event(
+        balls, progress.times, progress.events, jnp.where(progress.unplanned, -jnp.inf, limit)
+    )
+    pair = flight.of(event.subjects)
+    elapsed, grazes = exact_instant(balls, pair, event, progress.clock, grazing_speed=limits.grazing_speed)
+    first, second = event.chosen(balls.bodies)
+    struck = (first & event.hits[:, None]) | second
+    impacts = progress.impacts + struck.astype(jnp.int32)
+    repeated = jnp.max(jnp.where(struck, impacts, 0), axis=1)
+    plastic = repeated > limits.max_impacts
+    # Bodies pressed together at rest, and bodies that do not stop bouncing, become a cluster or join one.
+    joins = (event.happens & (event.code == event_codes(balls).press))[:, None] & first
+    joins = joins | struck & (repeated > 2 * limits.max_impacts)[:, None] | (event.active & last)[:, None]
+    disturbed = event.with_body & jnp.any(pick(progress.clustered, event.subjects), axis=1)
+    resolves = disturbed | jnp.any(joins, axis=1)
+    members = (progress.clustered | joins) & resolves[:, None]
+
+    progress = progress._replace(
+        flight=_within_energy(balls, flight.after(elapsed), progress, resolves),
+        clock=progress.clock + elapsed,
+        events=outdated(balls, progress.events, event),
+        impacts=impacts,
+        near=None if near is None else near.after(flight, elapsed),
+        report=report._replace(
+            exhausted=report.exhausted | plastic | (event.active & last),
+            grazing=report.grazing | grazes,
+            contact=_with_impact(report.contact, event, first, struck),
+        ),
+    )
+    pair = progress.flight.of(event.subjects)
+    velocity = velocities_after(balls, pair, event, plastic=plastic, rest_speed=limits.rest_speed)
+
+    def put(values, new):
+        # The second body goes first: where there is none, it is the first one as it was.
+        values = _select(second, new[..., 1, None], values)
+        return _select(first, new[..., 0, None], values)
+
+    after = pair._replace(velocity=velocity)
+    progress = _plan(balls, progress, limits, end, put, event.subjects, after)
+    scenes = resolves | progress.unplanned
+
+    def replan(progress: Progress) -> Progress:
+        progress = lax.cond(
+            jnp.any(resolves),
+            lambda p: _resolve_clusters(balls, p, limits, end, members, resolves),
+            lambda p: p,
+            progress._replace(unplanned=jnp.zeros_like(progress.unplanned)),
+        )
+        return _plan(balls, progress, limits, end, lambda old, new: _select(scenes[:, None], new, old))
+
+    return lax.cond(jnp.any(scenes), replan, lambda p: p, progress)
+
+
+def _select(where: Bool[Array, "scenes _"], new: Array, old: Array) -> Array:
+    """New values of some scenes and bodies, whatever axes come before these two."""
+    return jnp.where(jnp.expand_dims(where, tuple(range(old.ndim - 2))), new, old)
+
+
+def _with_impact(contact, event: Event, first, struck):
+    """What each body has touched, with what it touches in this event."""
+    if contact is None:
+        return None
+    targets = jnp.arange(contact.shape[-1], dtype=jnp.int32)[None, None]
+    met = jnp.where(first, event.code[:, None], event.subjects[:, :1])
+    return contact | (struck[..., None] & (targets == met[..., None]))
+
+
+def _plan(
+    balls: Balls,
+    progress: Progress,
+    limits: Limits,
+    end: Float[Array, ""],
+    put: Callable[[Array, Array], Array],
+    subjects: Int[Array, "scenes subjects"] | None = None,
+    own: Flight | None = None,
+) -> Progress:
+    """Let planes support some bodies, or all, and find their next events.
+
+    Arguments:
+        put: sets values of the subjects among those of all bodies.
+        subjects: the bodies, by number; all by default.
+        own: their flights, where they are not those of `progress`.
+    """
+    others, clustered, report, closed = progress.others, progress.clustered, progress.report, None
+    every = subjects is None
+    if subjects is None:
+        subjects = jnp.broadcast_to(jnp.arange(balls.bodies, dtype=jnp.int32)[None], progress.times.shape)
+    else:
+        clustered = pick(clustered, subjects)
+        others = None if others is None else jnp.take_along_axis(others, subjects[..., None], axis=1)
+    moving = progress.flight if own is None else own
+    if moving.acceleration is not None:
+        held, closed, pushes = supported(balls, moving, balls.radii[subjects], rest_speed=limits.rest_speed)
+        moving = jax.tree.map(lambda new, old: jnp.where(clustered[None], old, new), held, moving)
+        closed, pushes = closed & ~clustered[None], pushes & ~clustered[None]
+        nothing = jnp.zeros((balls.planes, *progress.times.shape), bool)
+        report = report.with_contact(planes=put(nothing, pushes))
+    flight = jax.tree.map(put, progress.flight, moving)
+    clock = lax.stop_gradient(progress.clock)
+    time, event = next_events(
+        balls,
+        flight,
+        flight if every else moving,  # one array, or XLA computes both anew for every pair
+        subjects,
+        closed=closed,
+        clustered=progress.clustered,
+        others=others,
+        horizon=end - clock,
+        rest_speed=limits.rest_speed,
+    )
+    return progress._replace(
+        flight=flight,
+        times=put(progress.times, time + clock[:, None]),
+        events=put(progress.events, event),
+        report=report,
+    )
+
+
+def _energies(balls: Balls, flight: Flight, bodies: Bool[Array, "scenes bodies"]):
+    """Kinetic and potential energy of some bodies of every scene."""
+    mass = jnp.where(bodies, balls.masses[None], 0)
+    field = jnp.broadcast_to(balls.field[:, None, None], flight.position.shape)
+    kinetic = 0.5 * jnp.sum(mass * dot(flight.velocity, flight.velocity), axis=1)
+    return lax.stop_gradient((kinetic, -jnp.sum(mass * dot(field, flight.position), axis=1)))
+
+
+def _within_energy(balls: Balls, flight: Flight, progress: Progress, scenes: Bool[Array, "scenes"]) -> Flight:
+    """Clusters that are to be resolved anew, slowed down to the energy that they have by now.
+
+    Their velocities contain the fall of the whole rest of the step, of which only a part has taken place.
+    """
+    kinetic, potential = _energies(balls, flight, progress.clustered)
+    left = (progress.cluster_energy - potential) / jnp.where(kinetic > 0, kinetic, 1)
+    slower = progress.clustered & (scenes & (kinetic > 0))[:, None]
+    factor = jnp.where(slower, jnp.sqrt(jnp.clip(left, 0, 1))[:, None], 1)
+    return flight._replace(velocity=factor[None] * flight.velocity)
+
+
+def _resolve_clusters(balls: Balls, progress: Progress, limits: Limits, end, members, scenes) -> Progress:
+    """Velocities for the rest of the step of some bodies and of all that they lean on."""
+    flight, others, rest_speed = progress.flight, progress.others, limits.rest_speed
+    cluster = touching_cluster(balls, flight, members, others, rest_speed=rest_speed) & scenes[:, None]
+    energy = sum(_energies(balls, flight, cluster))
+    velocity, pushes = resolve_cluster(
+        balls, flight, cluster, others, end - progress.clock, rest_speed=rest_speed
+    )
+    velocity = jnp.where(cluster[None], velocity, flight.velocity)
+    if flight.acceleration is not None:
+        flight = flight._replace(acceleration=jnp.where(cluster[None], 0, flight.acceleration))
+    bodies, planes = jnp.split(pushes, [pushes.shape[-1] - balls.planes], axis=-1)
+    if others is not None and progress.report.contact is not None:
+        # From neighbours by their place in the list to bodies by their number.
+        index = jnp.arange(len(others))[:, None, None], jnp.arange(balls.bodies)[None, :, None], others
+        bodies = jnp.zeros((*cluster.shape, balls.bodies), bool).at[index].max(bodies)
+    return progress._replace(
+        flight=flight._replace(velocity=velocity),
+        clustered=jnp.where(scenes[:, None], cluster, progress.clustered),
+        cluster_energy=jnp.where(scenes, energy, progress.cluster_energy),
+        report=progress.report.with_contact(bodies=bodies, planes=jnp.moveaxis(planes, -1, 0)),
+    )

@@ -6,31 +6,31 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.event_driven.flights import Components, Flight, Others, dot
+from carom.integrators.event_driven.balls import Components, Flight, Others, dot
 
 
-class Near(NamedTuple):
-    """Lists of neighbours, and how long they hold: until two bodies may have come nearer by the margin."""
+class NeighbourLists(NamedTuple):
+    """The neighbours of every body, valid until two bodies may have approached each other by the margin."""
 
-    lists: Others
+    others: Others
     margin: Float[Array, "scenes"]
     travelled: Float[Array, "scenes"]
-    """How far at most any body has come since the lists were made."""
+    """The farthest that any body can have moved since the lists were made."""
 
-    def after(self, flight: Flight, elapsed: Float[Array, "scenes"]) -> "Near":
+    def after(self, flight: Flight, elapsed: Float[Array, "scenes"]) -> "NeighbourLists":
         """The same lists that much later; the flight is that before."""
-        return self._replace(travelled=self.travelled + elapsed * fastest(flight, elapsed))
+        return self._replace(travelled=self.travelled + elapsed * greatest_speed(flight, elapsed))
 
     def expiry(self, flight: Flight, clock, limit) -> Float[Array, "scenes"]:
-        """Until when they hold if no body becomes faster than it is, at most up to the limit."""
+        """When they expire if no body gains speed by an impact, at most the limit."""
         clock = lax.stop_gradient(clock)
-        speed = fastest(flight, limit - clock)
+        speed = greatest_speed(flight, limit - clock)
         left = (0.5 * self.margin - self.travelled) / jnp.where(speed > 0, speed, 1)
         return jnp.where(speed > 0, jnp.minimum(clock + left, limit), limit)
 
 
-def fastest(flight: Flight, duration: Float[Array, "scenes"]) -> Float[Array, "scenes"]:
-    """A bound on the speeds of all bodies of a scene for some time."""
+def greatest_speed(flight: Flight, duration: Float[Array, "scenes"]) -> Float[Array, "scenes"]:
+    """A bound on the speeds of all bodies of a scene in free flight of that duration."""
     flight, duration = lax.stop_gradient((flight, duration))
     speed = jnp.sqrt(dot(flight.velocity, flight.velocity))
     if flight.acceleration is not None:
@@ -44,12 +44,11 @@ def neighbour_lists(
     """For every body those whose gap to it is at most `margin`, and which scenes have too many for a list.
 
     Bodies are sorted along the first axis; then each is compared with the next one in that order, with the
-    next but one, and so on, until no two are near along that axis. Places that stay free name the body
-    itself.
+    next but one, and so on, until no two are near along that axis. Unused entries name the body itself.
     """
     scenes, bodies = position.shape[1:]
     order = jnp.argsort(position[0], axis=1).astype(jnp.int32)
-    place = jnp.take_along_axis(position, order[None], axis=2)
+    sorted_position = jnp.take_along_axis(position, order[None], axis=2)
     radius = radii[order]
     widest = 2 * jnp.max(radii) + margin[:, None]
     scene = jnp.arange(scenes, dtype=jnp.int32)[:, None]
@@ -58,15 +57,13 @@ def neighbour_lists(
     def compare(carry):
         shift, lists, counts, _ = carry
         later = jnp.minimum(rank + shift, bodies - 1)
-        within = (rank + shift < bodies)[None]
-        apart = place[:, :, later] - place
-        close = within & (apart[0] <= widest)
+        difference = sorted_position[:, :, later] - sorted_position
+        close = (rank + shift < bodies)[None] & (difference[0] <= widest)
         reach = radius + radius[:, later] + margin[:, None]
-        near = close & (dot(apart, apart) <= reach**2)
+        near = close & (dot(difference, difference) <= reach**2)
         for one, other in ((order, order[:, later]), (order[:, later], order)):
-            count = jnp.take_along_axis(counts, one, axis=1)
-            # What does not belong on the list, or does not fit, goes past its end.
-            slot = jnp.where(near, count, capacity)
+            # What does not belong on the list, or does not fit, is written past its end and dropped.
+            slot = jnp.where(near, jnp.take_along_axis(counts, one, axis=1), capacity)
             lists = lists.at[scene, one, slot].set(other, mode="drop")
             counts = counts.at[scene, one].add(near.astype(jnp.int32))
         return shift + 1, lists, counts, jnp.any(close)

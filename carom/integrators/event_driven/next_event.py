@@ -1,0 +1,218 @@
+"""When balls on parabolas meet: each other, planes, the end of a plane, or the end of a slide.
+
+Subjects are the bodies whose next events are wanted.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from carom.integrators.constraint_exact.contact_times import bracketed_root, closing_time, first_dip
+from carom.integrators.event_driven.balls import (
+    Balls,
+    Flight,
+    Others,
+    dot,
+    earliest,
+    gap_tolerance,
+    in_front,
+    of_others,
+    pick,
+    plane_motion,
+    separation,
+    within_edge,
+)
+from carom.mechanics import length
+
+ROUNDING = 500
+"""What touches and closes in more slowly than this many units of rounding does so by rounding alone."""
+
+
+class Codes(NamedTuple):
+    """The next event of a body as one number: the other body, `bodies` + a plane, or one of these."""
+
+    edge: int
+    """From here on: the body passes the plane that ends the one it rests on."""
+    halt: int
+    """The body stops sliding."""
+    press: int
+    """The body is pressed against another one that it touches at rest."""
+    unknown: int
+    """The other body has changed its path; the next event comes no sooner than this one would have."""
+
+
+def event_codes(balls: Balls) -> Codes:
+    """The codes of a scene with that many bodies and planes."""
+    edge, halt = balls.bodies + balls.planes, balls.bodies + 2 * balls.planes
+    return Codes(edge, halt, halt + 1, halt + 2)
+
+
+def next_events(
+    balls: Balls,
+    flight: Flight,
+    own: Flight,
+    subjects: Int[Array, "scenes subjects"],
+    *,
+    closed: Bool[Array, "planes scenes subjects"] | None = None,
+    clustered: Bool[Array, "scenes bodies"] | None = None,
+    others: Others | None = None,
+    horizon: Float[Array, "scenes"] | None = None,
+    rest_speed: float,
+) -> tuple[Float[Array, "scenes subjects"], Int[Array, "scenes subjects"]]:
+    """How long until the next event of every subject, ∞ for never, and its code.
+
+    Plain numbers: an event carries derivatives when it takes place.
+
+    Arguments:
+        flight: all bodies.
+        own: the subjects.
+        closed: planes that subjects rest on.
+        clustered: bodies that move together until the end of the step and are kept apart from each other.
+        others: which bodies each subject may meet; all by default.
+        horizon: how far ahead to look where accelerations differ; needed in a field.
+    """
+    balls, flight, own, horizon = lax.stop_gradient((balls, flight, own, horizon))
+    codes, radii = event_codes(balls), balls.radii[subjects]
+    time, event = _meetings(balls, flight, own, subjects, clustered, others, horizon, rest_speed)
+
+    def sooner(other: Float[Array, "scenes subjects"], code):
+        return jnp.minimum(time, other), jnp.where(other < time, code, event)
+
+    if balls.planes:
+        hit, plane = earliest(_plane_hits(balls, own, radii, closed), 0)
+        if clustered is not None:
+            hit = jnp.where(pick(clustered, subjects), jnp.inf, hit)
+        time, event = sooner(hit, balls.bodies + plane)
+    if closed is not None:
+        gap, rate, pull = plane_motion(balls, own, radii)
+        tolerance = gap_tolerance(own.position)
+        for plane, end in balls.edges:
+            leaves = _closing(jnp.maximum(-gap[end], 0), -rate[end], -pull[end], tolerance)
+            time, event = sooner(jnp.where(closed[plane], leaves, jnp.inf), codes.edge + end)
+        assert own.acceleration is not None
+        slowing, square = -dot(own.velocity, own.acceleration), dot(own.velocity, own.velocity)
+        slides = jnp.any(closed, axis=0) & (balls.friction > 0) & (slowing > 0) & (square > rest_speed**2)
+        halt = jnp.where(slides, square / jnp.where(slides, slowing, 1), jnp.inf)
+        time, event = sooner(halt, codes.halt)
+    return time, event
+
+
+def _closing(gap, rate, pull, tolerance):
+    """When gap + rate τ + ½ pull τ² falls through 0, ∞ for never; a negative gap must first open.
+
+    What touches and closes by rounding alone (e = 0) does not count: it would do so for ever.
+    """
+    falls = rate < jnp.where(gap > tolerance, 0, -ROUNDING * float(jnp.finfo(gap.dtype).eps))
+    if pull is None:
+        falls = falls & (gap >= 0)
+        return jnp.where(falls, gap / jnp.where(falls, -rate, 1), jnp.inf)
+    closes = jnp.where(gap < 0, (rate > 0) & (pull < 0), (pull < 0) | falls) & (rate**2 >= 2 * pull * gap)
+    return jnp.where(closes, closing_time(gap, rate, pull), jnp.inf)
+
+
+def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, others, horizon, rest_speed):
+    """When each subject meets another body next, and which."""
+    numbers = jnp.arange(balls.bodies, dtype=subjects.dtype)[None, None, :] if others is None else others
+    reach = balls.radii[subjects][:, :, None] + balls.radii[numbers]
+    possible = subjects[:, :, None] != numbers
+    if clustered is not None:
+        possible = possible & ~(pick(clustered, subjects)[:, :, None] & of_others(clustered, others))
+    difference = own.position[..., None] - of_others(flight.position, others)
+    velocity = own.velocity[..., None] - of_others(flight.velocity, others)
+    tolerance = gap_tolerance(own.position)[..., None]
+    if flight.acceleration is None and len(difference) > 1:
+        times = _straight_meetings(difference, velocity, reach, tolerance)
+        return _first_meeting(times, possible, others, subjects)
+    normal, distance = separation(difference, subjects[:, :, None], numbers)
+    gap, rate = distance - reach, dot(normal, velocity)
+    if own.acceleration is None:
+        times = _closing(jnp.maximum(gap, 0), rate, None, tolerance)
+        return _first_meeting(times, possible, others, subjects)
+    assert flight.acceleration is not None
+    acceleration = own.acceleration[..., None] - of_others(flight.acceleration, others)
+    # Along the normal, and what a tangential velocity adds as it leads away from the round (0 on a line).
+    turning = (dot(velocity, velocity) - rate**2) / jnp.where(distance > 0, distance, 1)
+    pull, square = dot(normal, acceleration) + turning, dot(acceleration, acceleration)
+    differs = square > 0
+    presses = pull < -1e-9 * jnp.sqrt(square)
+    pressed = differs & (gap <= tolerance) & (jnp.abs(rate) <= rest_speed) & presses
+    codes = event_codes(balls)
+    if len(difference) == 1:
+        times = _closing(jnp.maximum(gap, 0), rate, pull, tolerance)
+        time, event = _first_meeting(times, possible, others, subjects)
+    else:
+        straight = _straight_meetings(difference, velocity, reach, tolerance)
+        ahead = jnp.minimum(horizon, look_ahead(balls))
+        sought = possible & differs & ~pressed & (ahead > 0)[:, None, None]
+        end = jnp.where(sought, ahead[:, None, None], 0)
+        bent = _bent_meetings(difference, velocity, acceleration, reach, gap, sought, end)
+        time, event = _first_meeting(jnp.where(differs, bent, straight), possible, others, subjects)
+        again = jnp.any(sought, axis=-1) & (ahead < horizon)[:, None] & (ahead[:, None] < time)
+        time, event = jnp.where(again, ahead[:, None], time), jnp.where(again, codes.unknown, event)
+    # With the other body at rest too, the two are to be held together from now on.
+    now = jnp.any(pressed & possible, axis=-1)
+    return jnp.where(now, 0, time), jnp.where(now, codes.press, event)
+
+
+def look_ahead(balls: Balls) -> Float[Array, ""]:
+    """How far ahead a meeting of bodies with different accelerations is sought: a fall by a radius.
+
+    Farther ahead a gap may close and open again unnoticed, so the body looks again when that time has come.
+    """
+    fall = length(balls.field)
+    return jnp.where(fall > 0, jnp.sqrt(2 * jnp.max(balls.radii) / jnp.where(fall > 0, fall, 1)), jnp.inf)
+
+
+def _first_meeting(times, possible, others, subjects):
+    time, which = earliest(jnp.where(possible, times, jnp.inf), -1)
+    event = which if others is None else jnp.take_along_axis(others, which[..., None], axis=-1)[..., 0]
+    return time, event.astype(subjects.dtype)
+
+
+def _straight_meetings(difference, velocity, reach, tolerance):
+    """|difference + velocity τ| = reach where the distance falls: the smaller root of a quadratic."""
+    closing, square = dot(difference, velocity), dot(velocity, velocity)
+    outside = dot(difference, difference) - reach**2
+    discriminant = closing**2 - square * outside
+    rounding = ROUNDING * float(jnp.finfo(reach.dtype).eps) * reach
+    meets = (discriminant > 0) & (closing < jnp.where(outside > 2 * reach * tolerance, 0, -rounding))
+    root = jnp.sqrt(jnp.where(meets, discriminant, 0)) - closing
+    return jnp.where(meets, jnp.maximum(outside, 0) / jnp.where(meets, root, 1), jnp.inf)
+
+
+def _bent_meetings(difference, velocity, acceleration, reach, gap, sought, end):
+    """The same up to `end` where accelerations differ: the root of a quartic, by bracketed Newton steps."""
+    overlap = jnp.minimum(gap, 0)  # what an impact left of it by rounding is no distance to fall
+
+    def there(time):
+        return difference + time[None] * (velocity + 0.5 * time[None] * acceleration)
+
+    def gaps_at(time):
+        return length(there(time), axis=0) - reach - overlap
+
+    def rates_at(time):
+        here = there(time)
+        return dot(here, velocity + time[None] * acceleration) / jnp.maximum(length(here, axis=0), 1e-300)
+
+    end = first_dip(gaps_at, rates_at, end)
+    closes = sought & (gaps_at(end) < 0)
+    return jnp.where(closes, bracketed_root(gaps_at, rates_at, jnp.maximum(gap, 0), end, closes), jnp.inf)
+
+
+def _plane_hits(balls: Balls, own: Flight, radii, closed):
+    """When each plane is hit, with a leading axis of planes; ∞ where it is not, or not within its edges."""
+    gap, rate, pull = plane_motion(balls, own, radii)
+    tolerance = gap_tolerance(own.position)
+    # From behind, a plane is met only by a ball that first comes out in front of it.
+    outside = jnp.where(in_front(balls, gap), jnp.maximum(gap, 0), gap)
+    times = _closing(outside, rate, None if own.acceleration is None else pull, tolerance[None])
+    if closed is not None:
+        times = jnp.where(closed, jnp.inf, times)
+    for plane, end in balls.edges:
+        finite = jnp.where(times[plane] < jnp.inf, times[plane], 0)
+        there = gap[end] + finite * (rate[end] + 0.5 * finite * pull[end])
+        within = within_edge(there, rate[end] + finite * pull[end], tolerance)
+        times = times.at[plane].set(jnp.where(within, times[plane], jnp.inf))
+    return times
