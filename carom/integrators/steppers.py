@@ -29,16 +29,14 @@ Detection = Literal["arrival", "departure"]
 """Where a CD-Lagrange step tests its gaps: at the drifted position, or where the step begins."""
 MAX_IMPACTS = 8
 """Impacts resolved within one step at most, and no more than one beyond the number of bodies: a body that
-makes more
-has come to rest on the surface."""
+makes more has come to rest on the surface."""
 
 
 class ConstraintExact(AbstractStepper):
     """Velocity Verlet up to the instant of contact, an impact there, and on.
 
     Forces that depend on the velocity are split off, half before and half after, so that the path inside the
-    step is that
-    of a potential.
+    step is that of a potential.
     """
 
     name: ClassVar[str] = "constraint_exact"

@@ -67,13 +67,13 @@ def diagnose(
         )
     if z > WHITE:
         messages.append(
-            "Neighbouring residuals are correlated: consider drag (learn damping or drag), spin, a wrong time "
-            "step, or forces between the bodies (potential joint)."
+            "Neighbouring residuals are correlated: consider drag (learn damping or drag), spin, a wrong "
+            "time step, or forces between the bodies (potential joint)."
         )
     if not by_gap:
         messages.append(
-            "The model explains the recording only with its impacts prescribed: forecasts may miss one or add "
-            "one; look at the contacts in the report."
+            "The model explains the recording only with its impacts prescribed: forecasts may miss one or "
+            "add one; look at the contacts in the report."
         )
     return Diagnostics(tuple(messages), z, ratio, excess, unexplained)
 
