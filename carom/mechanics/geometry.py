@@ -118,7 +118,8 @@ class Contacts(eqx.Module):
         if self.curved is None:
             return flat
         offset = xp.asarray(self.offset, dtype=relative.dtype)[:, 0]
-        return xp.where(xp.asarray(self.curved), xp.sqrt(self._square(relative)) - offset, flat)
+        distance = xp.where(xp.any(relative != 0, axis=-1), xp.sqrt(self._square(relative)), 0.0)
+        return xp.where(xp.asarray(self.curved), distance - offset, flat)
 
     def normal_of(self, relative: Vectors) -> Vectors:
         """n = ∂g/∂r, the direction in which every gap opens fastest."""

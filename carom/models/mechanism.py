@@ -59,7 +59,7 @@ class Mechanism(AbstractModel):
         >>> ball = Mechanism.of(scene, 0.1, forces=[UniformGravity(jnp.array([-10.0]))])
         >>> after, contact = ball.advance(State(jnp.array([[0.1]]), jnp.array([[-1.0]])))
         >>> round(float(after.velocity[0, 0]), 3), bool(contact[0] > 0)
-        (-0.366, True)
+        (0.598, True)
     """
 
     bodies: Points

@@ -16,6 +16,7 @@ from carom.contact_laws import ConstantRestitution, CoulombFriction
 from carom.errors import InputError
 from carom.forces import AbstractForce, AbstractPotential, LinearDamping
 from carom.integrators import BY_GAP, AbstractStepper, CDLagrange, ConstraintExact, prepend, rollout
+from carom.integrators.steppers import MAX_IMPACTS
 from carom.mechanics import ContactGeometry, Masses, Points, Projection, Scene, kinetic_energy
 from carom.models.mechanism import Mechanism
 from carom.types import Coordinates, PerBody, Scalar, State, Trajectory, VelocityGrid
@@ -94,7 +95,7 @@ class AbstractSystem(eqx.Module):
             geometry=geometry,
             restitution=ConstantRestitution(jnp.full(every, self.restitution)),
             friction=None if friction is None else CoulombFriction(jnp.full(every, friction)),
-            stepper=ConstraintExact() if stepper is None else stepper,
+            stepper=ConstraintExact(MAX_IMPACTS) if stepper is None else stepper,
             step_size=step_size,  # pyright: ignore[reportArgumentType]
         )
 
