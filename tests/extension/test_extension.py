@@ -41,9 +41,12 @@ def fit(recording):
     return carom.fit(recording, settings=settings)
 
 
-def test_every_extension_is_one_short_file():
+def test_every_extension_is_one_short_file_that_the_documentation_shows():
+    page = (HERE.parents[1] / "docs/extending.md").read_text(encoding="utf-8")
     for name in ("air_drag", "soft_law", "spring_system"):
-        assert len((HERE / f"{name}.py").read_text().splitlines()) < 60
+        text = (HERE / f"{name}.py").read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 60
+        assert f"```python\n{text}```" in page
 
 
 def test_a_force_of_ones_own_is_simulated(falling):
