@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, Lt
 
-from carom.data.io.system_file import Learn
 from carom.errors import MAXIMUM_SEED, SettingsError
 from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.estimation.settings import Settings
@@ -169,12 +168,3 @@ def _options() -> dict[str, Option]:
 
 OPTIONS = _options()
 """Every option of a fit by its name."""
-
-
-def names_to_learn(stated: Learn, chosen: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The parameters to estimate: those chosen, else those that the system file states."""
-    if chosen is not None:
-        return chosen
-    restitution = {"constant": ("restitution",), "speed": ("restitution-speed",)}.get(stated.restitution, ())
-    flags = (("surfaces", stated.gap), ("masses", stated.masses), ("damping", stated.damping))
-    return (*restitution, *(name for name, learned in flags if learned))
