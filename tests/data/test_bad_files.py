@@ -592,9 +592,7 @@ SYSTEM_FILES = [
         "[learn]: restitution and masses and damping are now",
         'parameters = ["restitution-speed", "masses", "surfaces"]',
     ),
-    wrong(
-        "surfaces of 0.9", "parameters = []", "gap = false", "[learn]: gap is now", "parameters = []"
-    ),
+    wrong("surfaces of 0.9", "parameters = []", "gap = false", "[learn]: gap is now", "parameters = []"),
     wrong("date", "parameters = []", "parameters = 1979-05-27", "[learn], parameters", "1979-05-27"),
     wrong("control characters", "parameters = []", 'parameters = "a\\nb\\u001b[31m"', "[learn], parameters"),
 ]
