@@ -34,7 +34,7 @@ from carom.fits.posterior_file import save_alternatives
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, ImpactNetwork, ResNet
 from carom.report.findings import read_findings
-from carom.report.fit_page import diagnostics, parameters
+from carom.report.fit_page import diagnostics, parameter_table
 from carom.reproduction.measured.recordings import (
     CHECKS,
     PENDULUM,
@@ -160,7 +160,7 @@ def models() -> list:
 NOTES: dict[str, Any] = {
     "recording": "ball.csv", "recording_sha256": "0" * 64, "settings": {"touch": "inferred"}, "seed": 0,
     "hold_out": 0.2, "names": ["height"], "noise": [0.01, None], "misfit": ["The residuals are large."],
-    "impacts": [[[3, 0]]], "log_likelihood": 12.5, "start": [0.3, 0.0],
+    "impacts": [[[3, 0]], []], "log_likelihood": 12.5, "start": [0.3, 0.0],
     "parameters": [
         {"name": "restitution", "value": 0.8, "standard_error": 0.01, "low": 0.78, "high": 0.82, "words": "e"}
     ],
@@ -207,7 +207,7 @@ def run_folder(damaged: str) -> Callable[[Path], list[bytes]]:
 
 def read_run(folder: Path) -> None:
     findings = read_findings(folder)
-    parameters(findings)
+    parameter_table(findings)
     diagnostics(findings)
     _ = findings.impacts
 
