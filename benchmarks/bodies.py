@@ -27,7 +27,7 @@ from carom.evaluation.results import tidy_rows, write_results
 from carom.evaluation.tables import markdown
 from carom.integrators import event_driven_motion
 from carom.systems import AbstractBoxedBalls, BallBox, Billiards
-from carom.systems.balls import LISTED, TOGETHER, AbstractBalls
+from carom.systems.balls import BATCH, NEIGHBOUR_LISTS, AbstractBalls
 from carom.types import State
 
 SCENES, BALLS, STEPS = 1024, 16, 100
@@ -67,8 +67,8 @@ def ours(system: AbstractBalls, start: State, steps: int, h: float) -> Callable[
     """All scenes, compiled, in two threads."""
     balls, intervals = system.balls(), jnp.full((steps,), h)
     parts = [
-        State(start.position[k : k + TOGETHER], start.velocity[k : k + TOGETHER])
-        for k in range(0, len(start.position), TOGETHER)
+        State(start.position[k : k + BATCH], start.velocity[k : k + BATCH])
+        for k in range(0, len(start.position), BATCH)
     ]
     program = jax.jit(lambda balls, part: event_driven_motion(balls, part, intervals, report="none")[0])
     compiled = program.lower(balls, parts[0]).compile()
@@ -169,7 +169,7 @@ def cost(balls: int, *, gravity: bool) -> list[dict[str, Any]]:
     scenes, steps = max(2, 512 // balls), 50
     system = table(balls, gravity=gravity)
     start, arrays, intervals = starts(system, scenes), system.balls(), jnp.full((steps,), 0.01)
-    neighbours = 16 if balls > LISTED else None
+    neighbours = 16 if balls > NEIGHBOUR_LISTS else None
     motion = jax.jit(partial(event_driven_motion, report="none", neighbours=neighbours))
     compiled = motion.lower(arrays, start, intervals).compile()
     memory: Any = compiled.memory_analysis()

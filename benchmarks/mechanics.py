@@ -23,6 +23,7 @@ from carom.plotting.pictures import save_picture
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.engines import Engine, engine_trajectory
 from carom.errors import InputError
 from carom.evaluation import energy_drift, interpenetration
 from carom.evaluation.results import tidy_rows, write_results
@@ -33,9 +34,7 @@ from carom.systems import (
     AbstractBoxedBalls,
     BallBox,
     Billiards,
-    Engine,
     NewtonsCradle,
-    engine_trajectory,
     fitting_radius,
 )
 from carom.types import State

@@ -108,7 +108,7 @@ class FitOptions:
         "sensor.missed" is a field of the option sensor.
         """
         recipe = values.get("recipe", "carom")
-        own = {part.name for part in fields(RECIPES[recipe])}
+        own = {part.name for part in fields(RECIPES[recipe])} - _COMMON
         given = {name: value for name, value in values.items() if name != "recipe" and value is not None}
         if rates := {name: given.pop(name) for name in [*given] if name.startswith("sensor.")}:
             given["sensor"] = TouchSensor(**{name.removeprefix("sensor."): x for name, x in rates.items()})

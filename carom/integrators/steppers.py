@@ -35,8 +35,7 @@ class ConstraintExact(AbstractStepper):
     """Velocity Verlet up to the instant of contact, an impact there, and on.
 
     Forces that depend on the velocity are split off, half before and half after, so that the path inside the
-    step is that
-    of a potential.
+    step is that of a potential.
     """
 
     name: ClassVar[str] = "constraint_exact"

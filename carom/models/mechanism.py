@@ -1,8 +1,8 @@
 """Mechanisms: bodies, forces, contacts and a stepper, composed from parts.
 
 A system is a mechanism whose numbers are constants; a model is the same kind of mechanism, some of whose
-numbers are
-estimated and some of whose forces are networks. Nothing here knows which forces or laws there are.
+numbers are estimated and some of whose forces are networks. Nothing here knows which forces or laws there
+are.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,8 @@ from carom.types import Coordinates, PerContact, Scalar, State
 
 Potential = Literal["shared", "pairs", "joint", "none"]
 """What a learned potential depends on: every body moves in the same field ("shared"), or each two act on each
-other
-by their distance besides ("pairs"), or it is any function of all coordinates ("joint"), or there is none
-("none")."""
+other by their distance besides ("pairs"), or it is any function of all coordinates ("joint"), or there is
+none ("none")."""
 POTENTIALS: dict[Potential, tuple[str, ...]] = {
     "shared": ("potential",),
     "pairs": ("potential", "pair-potential"),

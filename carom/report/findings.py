@@ -34,7 +34,7 @@ MOST_CHARTS = 6
 DRAWN_RUNS = 3
 """Runs, and held-out parts, that are drawn."""
 NEGLIGIBLE = 1e-5
-"""Relative differences below which curves are the same, and a force vanishes: rounding in float32."""
+"""Relative differences below which curves are the same: rounding in float32."""
 
 
 class Curve(NamedTuple):
@@ -142,10 +142,9 @@ class Findings:
         """Detected impacts by contact, at the first sample after each; or recorded touch, by body."""
         if not self.detected:
             untouched = np.zeros((max(map(len, self.runs)), self.model.scene.bodies), bool)
-            touches = (untouched[: len(run)] if run.touch is None else run.touch for run in self.runs)
-            return tuple(touches)[:DRAWN_RUNS]
+            return tuple(untouched[: len(run)] if run.touch is None else run.touch for run in self.runs)
         found = []
-        for number, run in enumerate(self.runs[:DRAWN_RUNS]):
+        for number, run in enumerate(self.runs):
             table = np.zeros((len(run), self.model.scene.contacts), bool)
             try:
                 steps, contacts = np.array(self.fit.notes["impacts"][number], np.uint32).reshape(-1, 2).T
@@ -209,8 +208,9 @@ class Findings:
         velocities = [motion.velocity for motion in self.motions]
         if not velocities:
             return ()
-        difference = lambda model, q, v: model.force(q, v) - model.force(q, 0 * v)  # noqa: E731
-        return self._force_curves(np.concatenate(velocities), 1, difference)
+        return self._force_curves(
+            np.concatenate(velocities), 1, lambda model, q, v: model.force(q, v) - model.force(q, 0 * v)
+        )
 
     def _force_curves(
         self, visited: Float[np.ndarray, "samples bodies dimension"], channel: int, force: Callable
@@ -229,13 +229,12 @@ class Findings:
         states = jnp.asarray(states.reshape(*states.shape[:3], bodies, dimension), "float32")
 
         def along(model: Any) -> Array:
-            acceleration = lambda q, v: model.inertia().solve(force(model, q, v))  # noqa: E731
-            each = jax.vmap(jax.vmap(acceleration))(*states)
+            each = jax.vmap(jax.vmap(lambda q, v: model.inertia().solve(force(model, q, v))))(*states)
             return each.reshape(len(coordinates), POINTS, -1)[coordinates, :, coordinates]
 
         curves = self._curves(coordinates, grids, along)
         value = np.stack([curve.value for curve in curves]).reshape(-1, dimension, POINTS)
-        if np.abs(value).max() <= NEGLIGIBLE:
+        if not value.any():
             return ()
         if np.ptp(value, axis=0).max() <= NEGLIGIBLE * np.abs(value).max():
             return curves[:dimension]
@@ -261,8 +260,8 @@ class Findings:
         grid = np.linspace(0.9 * closing.min(), 1.1 * closing.max(), POINTS)
         contacts = np.arange(self.model.scene.contacts)
         rates = jnp.asarray(np.repeat(-grid[:, None], len(contacts), axis=1), "float32")
-        laws = lambda model: jax.vmap(model.restitution_at)(rates).T  # noqa: E731
-        curves = self._curves(contacts, np.tile(grid, (len(contacts), 1)), laws)
+        grids = np.tile(grid, (len(contacts), 1))
+        curves = self._curves(contacts, grids, lambda model: jax.vmap(model.restitution_at)(rates).T)
         # Contacts of the same law have the same curve.
         distinct = {curve.value.round(5).tobytes(): curve for curve in reversed(curves)}
         return tuple(curve for curve in reversed(distinct.values()) if np.ptp(curve.value) > NEGLIGIBLE)

@@ -45,7 +45,7 @@ def report_html(findings: Findings) -> str:
         findings=findings,
         fit=findings.fit,
         seconds=sum(float(run.time[-1] - run.time[0]) for run in findings.fit.recording.runs),
-        impacts=sum(len(found) for found in findings.fit.notes.get("impacts") or ()),
+        impacts=sum(int(found.sum()) for found in findings.impacts),
         noise=findings.noise,
         error=findings.error,
         infinity=np.inf,

@@ -8,8 +8,6 @@ from carom.systems.billiards import Billiards
 from carom.systems.bouncing_ball import BouncingBall
 from carom.systems.boxed_balls import AbstractBoxedBalls, fitting_radius
 from carom.systems.composed import ComposedSystem
-from carom.systems.engine_parts import Engine
-from carom.systems.engines import engine_trajectory
 from carom.systems.newtons_cradle import NewtonsCradle
 from carom.systems.pendulum import Pendulum
 from carom.systems.stairs import Stairs
@@ -35,11 +33,9 @@ __all__ = [
     "Billiards",
     "BouncingBall",
     "ComposedSystem",
-    "Engine",
     "Motions",
     "NewtonsCradle",
     "Pendulum",
     "Stairs",
-    "engine_trajectory",
     "fitting_radius",
 ]

@@ -2,14 +2,14 @@
 
 import equinox as eqx
 
-from carom.systems.boxed_balls import AbstractBoxedBalls, grid_start
+from carom.systems.boxed_balls import AbstractBoxedBalls, grid_positions
 from carom.types import Scalar, State
 
 
 class BallBox(AbstractBoxedBalls):
     """Balls that fall along the last axis of a box and hit its walls, its floor and each other.
 
-    The box has as many dimensions as `size` has numbers, from 0 up. `ball_masses` are all 1 unless given.
+    The box has as many dimensions as `size` has numbers, from 0 up. `ball_masses` are all 1 by default.
 
     Example:
         >>> import numpy as np
@@ -34,4 +34,4 @@ class BallBox(AbstractBoxedBalls):
     @property
     def start(self) -> State:
         """Balls on a grid in the upper part of the box, all but at rest."""
-        return grid_start(self.radii, self.size, speed=0.05, low=0.7)
+        return grid_positions(self.radii, self.size, speed=0.05, lowest=0.7)

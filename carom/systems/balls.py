@@ -22,10 +22,10 @@ from carom.types import Coordinates, Scalar, State, Trajectory
 
 Solid = tuple[Plane, ...]
 """The planes behind all of which a ball cannot be; the first is the wall, the others end it."""
-LISTED = 48
-"""With more bodies than so each is compared with its neighbours only."""
-TOGETHER = 64
-"""Scenes that are computed together: their state fits into the cache of a core."""
+NEIGHBOUR_LISTS = 48
+"""With more bodies than this each is compared with its neighbours only."""
+BATCH = 64
+"""Scenes that are computed together on a processor: their state fits into the cache of a core."""
 MAX_IMPACTS = 1000
 """Impacts of a ball within a sample before it is brought to rest: more than a ball with e = 0.98 makes."""
 
@@ -48,16 +48,20 @@ class AbstractBalls(AbstractSystem):
     friction: eqx.AbstractVar[float]
 
     def __check_init__(self):
+        # Traced parameters are not checked: only numbers can be compared here.
+        def wrong(values, valid) -> bool:
+            return any(isinstance(x, float) and not valid(x) for x in values)
+
         if self.damping != 0:
             raise InputError("Balls among planes move without damping.")
         if not self.radii or len(self.masses) != len(self.radii):
             raise InputError(f"{len(self.radii)} radii were given for {len(self.masses)} masses.")
-        for name, values, least in (("radius", self.radii, 0.0), ("friction", (self.friction,), 0.0)):
-            if any(isinstance(x, float) and not least <= x < np.inf for x in values):
-                raise InputError(f"A {name} must be at least {least:g}, but one is {min(values):g}.")
-        if any(isinstance(x, float) and not 0 < x < np.inf for x in self.masses):
+        for name, values in (("radius", self.radii), ("friction", (self.friction,))):
+            if wrong(values, lambda x: 0 <= x < np.inf):
+                raise InputError(f"A {name} must be at least 0, but one is {min(values):g}.")
+        if wrong(self.masses, lambda x: 0 < x < np.inf):
             raise InputError(f"Masses must be positive, but they are {self.masses}.")
-        if isinstance(self.restitution, float) and not 0 <= self.restitution <= 1:
+        if wrong((self.restitution,), lambda x: 0 <= x <= 1):
             raise InputError(f"Restitution must lie between 0 and 1, but it is {self.restitution}.")
 
     @property
@@ -89,23 +93,19 @@ class AbstractBalls(AbstractSystem):
 
         walls = tuple(wall(body, solid) for body in range(count) for solid in self.solids)
         # On a line only neighbours can meet.
-        joined = pairwise(range(count))
-        pairs = joined if self.dimension == 1 else combinations(range(count), 2)
+        pairs = pairwise(range(count)) if self.dimension == 1 else combinations(range(count), 2)
         touching = tuple(Pair(i, j, self.radii[i] + self.radii[j]) for i, j in pairs)
         return ContactGeometry(count, self.dimension, walls + touching)
 
     def potential(self, position: Coordinates) -> Float[Array, ""]:
         if self.field is None:
             return jnp.zeros((), position.dtype)
-        weight = (
-            jnp.asarray(self.masses, position.dtype)[:, None] * jnp.asarray(self.field, position.dtype)[None]
-        )
-        return -jnp.sum(weight * position)
+        masses, field = (jnp.asarray(x, position.dtype) for x in (self.masses, self.field))
+        return -jnp.sum(masses[:, None] * field[None] * position)
 
     def balls(self) -> Balls:
         """The same as arrays."""
         planes = [plane for solid in self.solids for plane in solid]
-        starts = np.cumsum([0, *(len(solid) for solid in self.solids)])
         return Balls(
             masses=jnp.asarray(self.masses, float),
             radii=jnp.asarray(self.radii, float),
@@ -114,71 +114,61 @@ class AbstractBalls(AbstractSystem):
             restitution=jnp.asarray(self.restitution, float),
             friction=jnp.asarray(self.friction, float),
             gravity=None if self.field is None else jnp.asarray(self.field, float),
-            solids=tuple(tuple(range(a, b)) for a, b in pairwise(starts)),
+            solids=self._planes_of_solids(),
         )
 
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
         times = np.asarray(times, float)
         with jax.enable_x64(True):
-            first = float64_state(start)
-            batch = jax.tree.map(lambda x: x[None], first)
-            self._require_apart(batch.position)
-            samples, report = _motion(self.balls(), batch, jnp.diff(jnp.asarray(times)), "contacts")
-        position, velocity = (
-            np.concatenate([np.asarray(x)[None], np.asarray(xs)[:, 0]])
-            for x, xs in zip(
-                (first.position, first.velocity), (samples.position, samples.velocity), strict=True
-            )
-        )
+            first = jax.tree.map(lambda x: x[None], float64_state(start))
+            self._require_apart(first.position)
+            samples, report = _motion(self.balls(), first, jnp.diff(jnp.asarray(times)), "contacts")
+        position = np.concatenate([np.asarray(first.position), np.asarray(samples.position)[:, 0]])
+        velocity = np.concatenate([np.asarray(first.velocity), np.asarray(samples.velocity)[:, 0]])
         arrived = self._contacts(np.asarray(report.contact)[:, 0])
-        contact = np.concatenate([np.zeros((1, arrived.shape[1]), bool), arrived])
-        return Trajectory(times, position, velocity, contact)
+        return Trajectory(times, position, velocity, np.concatenate([np.zeros_like(arrived[:1]), arrived]))
 
     def motions(self, starts: State, *, steps: int, step_size: float) -> Motions:
         """The exact motions of many scenes at once, without their contacts; several times faster so.
 
         Arguments:
-            starts: states with a leading axis of scenes. On a processor they are taken `TOGETHER` by
-                `TOGETHER`, on all of its cores.
+            starts: states with a leading axis of scenes. On a processor they are taken in batches, on all of
+                its cores.
         """
         with jax.enable_x64(True):
             first = float64_state(starts)
             self._require_apart(first.position)
             balls, intervals = self.balls(), jnp.full((steps,), step_size)
-        position, velocity = np.asarray(first.position), np.asarray(first.velocity)
-        scenes = len(position)
-        size = min(scenes, TOGETHER) if jax.default_backend() == "cpu" else scenes
-        result = Motions(*(np.empty((steps + 1, *part.shape)) for part in (position, velocity)))
+        parts = np.asarray(first.position), np.asarray(first.velocity)
+        scenes = len(parts[0])
+        size = min(scenes, BATCH) if jax.default_backend() == "cpu" else scenes
+        result = Motions(*(np.empty((steps + 1, *part.shape)) for part in parts))
 
         def fill(begin: int) -> None:
-            # The last ones are taken with some before them, so that all are of one shape.
+            # The last ones are taken with some before them, so that all batches have one shape.
             here = slice(min(begin, scenes - size), min(begin, scenes - size) + size)
             with jax.enable_x64(True):
-                start = State(jnp.asarray(position[here]), jnp.asarray(velocity[here]))
+                start = State(*(jnp.asarray(part[here]) for part in parts))
                 samples, _ = _motion(balls, start, intervals, "none")
-            for whole, part, later in zip(
-                result, (start.position, start.velocity), (samples.position, samples.velocity), strict=True
-            ):
-                whole[0, here], whole[1:, here] = part, later
+            result.position[0, here], result.position[1:, here] = start.position, samples.position
+            result.velocity[0, here], result.velocity[1:, here] = start.velocity, samples.velocity
 
-        if not scenes:
-            return result
-        begins = range(0, scenes, size)
-        if len(begins) > 1:
+        if scenes:
             fill(0)  # compiled once, before all others
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                list(pool.map(fill, begins[1:]))
-        else:
-            fill(0)
+                list(pool.map(fill, range(size, scenes, size)))
         return result
 
+    def _planes_of_solids(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the planes of every solid."""
+        ends = np.cumsum([0, *(len(solid) for solid in self.solids)]).tolist()
+        return tuple(tuple(range(*bounds)) for bounds in pairwise(ends))
+
     def _contacts(self, touched: np.ndarray) -> np.ndarray:
-        """Which candidates carried an impulse, from what each ball touched."""
-        count, columns = len(self.radii), []
-        starts = count + np.cumsum([0, *(len(solid) for solid in self.solids)])
-        for body in range(count):
-            for first, last in pairwise(starts):
-                columns.append(touched[:, body, first:last].any(axis=1))
+        """Which candidates carried an impulse, from what each ball touched: balls, then planes."""
+        count = len(self.radii)
+        walls = [count + np.array(planes) for planes in self._planes_of_solids()]
+        columns = [touched[:, body, planes].any(axis=1) for body in range(count) for planes in walls]
         columns += [touched[:, pair.first, pair.second] for pair in self.geometry.pairs]
         return np.stack(columns, axis=1)
 
@@ -195,9 +185,13 @@ class AbstractBalls(AbstractSystem):
 @eqx.filter_jit
 @full_precision()
 def _motion(balls: Balls, start: State, intervals, report: ReportKind) -> tuple[State, EventReport]:
-    many = balls.bodies > LISTED
-    # Round as many balls fit around one ball: 6 in the plane, 12 in space; the rest is for their distance.
-    neighbours = min(balls.bodies - 1, 16 if balls.normals.shape[1] == 2 else 40) if many else None
+    # Around a ball there is room for 6 in the plane and 12 in space; the rest is for their distance.
+    neighbours = min(balls.bodies - 1, 16 if balls.normals.shape[1] == 2 else 40)
     return event_driven_motion(
-        balls, start, intervals, max_impacts=MAX_IMPACTS, report=report, neighbours=neighbours
+        balls,
+        start,
+        intervals,
+        max_impacts=MAX_IMPACTS,
+        report=report,
+        neighbours=neighbours if balls.bodies > NEIGHBOUR_LISTS else None,
     )

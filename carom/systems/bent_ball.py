@@ -54,7 +54,6 @@ class BentBall(AbstractSystem):
             lambda q: -(self.gravity + self.stiffness * q + 2 * self.wave * np.cos(2 * q)),
             restitution=self.restitution,
             surface=0.0,
-            height=float(start.position[0, 0]),
-            velocity=float(start.velocity[0, 0]),
+            start=start,
             times=times,
         )

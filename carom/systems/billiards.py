@@ -2,7 +2,7 @@
 
 import equinox as eqx
 
-from carom.systems.boxed_balls import AbstractBoxedBalls, grid_start
+from carom.systems.boxed_balls import AbstractBoxedBalls, grid_positions
 from carom.types import State
 
 
@@ -10,7 +10,7 @@ class Billiards(AbstractBoxedBalls):
     """Balls that move straight on between impacts with each other and with the walls of a box.
 
     The table has as many dimensions as `size` has numbers; by default five balls of radius 0.1 lie on a
-    square of 1 m. `ball_masses` are all 1 unless given.
+    square of 1 m. `ball_masses` are all 1 by default.
 
     Example:
         >>> import numpy as np
@@ -34,5 +34,5 @@ class Billiards(AbstractBoxedBalls):
 
     @property
     def start(self) -> State:
-        """Balls on a grid, slow enough that nothing happens in the first second of the default table."""
-        return grid_start(self.radii, self.size, speed=0.05)
+        """Balls on a grid, slow enough that there is no impact in the first second on the default table."""
+        return grid_positions(self.radii, self.size, speed=0.05)

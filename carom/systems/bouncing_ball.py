@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from carom.errors import InputError
 from carom.mechanics import ContactGeometry, Wall
 from carom.systems.base import AbstractSystem
-from carom.systems.exact import falling_trajectory
+from carom.systems.exact import floor_trajectory
 from carom.types import Coordinates, Scalar, State, Trajectory
 
 
@@ -49,11 +49,6 @@ class BouncingBall(AbstractSystem):
         return self.mass * self.gravity * jnp.sum(position)
 
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
-        return falling_trajectory(
-            gravity=self.gravity,
-            restitution=self.restitution,
-            surface=self.radius,
-            height=float(start.position[0, 0]),
-            velocity=float(start.velocity[0, 0]),
-            times=times,
+        return floor_trajectory(
+            -self.gravity, restitution=self.restitution, surface=self.radius, start=start, times=times
         )

@@ -5,10 +5,17 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from carom.types import Trajectory
+from carom.types import State, Trajectory
 
 MAX_IMPACTS = 100_000
 TOLERANCE = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12}
+Acceleration = Callable[[np.ndarray], np.ndarray]
+
+
+Flight = tuple[float, Callable[[np.ndarray], np.ndarray]]
+"""A motion without impacts: its end, ∞ for none, and its positions and velocities, (2 coordinates, times)."""
+Impact = tuple[np.ndarray, np.ndarray, bool]
+"""The state after an impact, which contacts it was, and whether everything rests from now on."""
 
 
 def smooth_trajectory(
@@ -28,31 +35,44 @@ def smooth_trajectory(
     return solution.y[:size].T, solution.y[size:].T
 
 
-def falling_trajectory(
-    *, gravity: float, restitution: float, surface: float, height: float, velocity: float, times: np.ndarray
+def floor_trajectory(
+    acceleration: float | Acceleration,
+    *,
+    restitution: float,
+    surface: float,
+    start: State,
+    times: np.ndarray,
 ) -> Trajectory:
-    """A point falling on a surface under constant gravity: parabolas between impacts, to rest where e < 1."""
-    time = np.asarray(times, float)
-    q, v = np.empty_like(time), np.empty_like(time)
-    contact = np.zeros((len(time), 1), bool)
-    t, gap, speed = float(time[0]), height - surface, velocity
-    first = 0
-    for _ in range(MAX_IMPACTS):
-        duration = _fall_time(gap, speed, gravity)
-        last = int(np.searchsorted(time, t + duration, side="left"))
-        since = time[first:last] - t
-        q[first:last] = surface + gap + speed * since - 0.5 * gravity * since**2
-        v[first:last] = speed - gravity * since
-        if last == len(time):
-            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
-        contact[last] = True
-        t, gap, first = t + duration, 0.0, last
-        speed = -restitution * (speed - gravity * duration)
-        # The remaining bounces last 2 speed / (g (1 − e)) together: past the resolution of time, it rests.
-        if gravity > 0 and 2 * speed <= 1e-12 * gravity * (1 - restitution):
-            q[first:], v[first:], contact[first:] = surface, 0.0, True
-            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
-    raise RuntimeError(f"More than {MAX_IMPACTS} impacts before t = {t:g}.")
+    """A point over a surface, to rest where e < 1.
+
+    Arguments:
+        acceleration: −g of uniform gravity, with parabolas in closed form, or any field that pulls it down.
+    """
+
+    def fly(t: float, state: np.ndarray) -> Flight:
+        if callable(acceleration):
+            return _solved(acceleration, t, state, times[-1], [lambda _, y: y[0] - surface])
+        gap, speed, pull = state[0] - surface, state[1], acceleration
+
+        def states_at(times: np.ndarray) -> np.ndarray:
+            since = times - t
+            return np.stack([surface + gap + speed * since + 0.5 * pull * since**2, speed + pull * since])
+
+        return t + _fall_time(gap, speed, -pull), states_at
+
+    def impact(state: np.ndarray) -> Impact:
+        speed = -restitution * state[1]
+        if callable(acceleration):
+            # A hair above the surface, so that the event of this impact does not fire again.
+            rests, after = speed < 1e-6, (surface + 1e-14, speed)
+        else:
+            # The remaining bounces last 2 speed / (g (1 − e)) together: past the resolution of time, none.
+            rests = acceleration < 0 and 2 * speed <= -1e-12 * acceleration * (1 - restitution)
+            after = surface, speed
+        return np.array((surface, 0.0) if rests else after), np.ones(1, bool), bool(rests)
+
+    state = np.array([float(start.position[0, 0]), float(start.velocity[0, 0])])
+    return _by_impacts(fly, impact, state, times, contacts=1)
 
 
 def _fall_time(gap: float, speed: float, gravity: float) -> float:
@@ -63,108 +83,85 @@ def _fall_time(gap: float, speed: float, gravity: float) -> float:
     return (speed + root) / gravity if speed > 0 else 2 * gap / (root - speed) if gap > 0 else 0.0
 
 
-def floor_trajectory(
-    acceleration: Callable[[float], float],
-    *,
-    restitution: float,
-    surface: float,
-    height: float,
-    velocity: float,
-    times: np.ndarray,
-) -> Trajectory:
-    """A point above a surface in any field that pulls it down; solved event by event, to rest if e < 1."""
-    time = np.asarray(times, float)
-    q, v = np.empty_like(time), np.empty_like(time)
-    contact = np.zeros((len(time), 1), bool)
-    t, first, state = float(time[0]), 0, np.array([height, velocity])
-
-    def gap(_, y):
-        return y[0] - surface
-
-    gap.terminal, gap.direction = True, -1  # type: ignore[attr-defined]
-    for _ in range(MAX_IMPACTS):
-        solution = scipy.integrate.solve_ivp(
-            lambda _, y: (y[1], acceleration(y[0])),
-            (t, time[-1]),
-            state,
-            events=gap,
-            dense_output=True,
-            **TOLERANCE,
-        )
-        last = int(np.searchsorted(time, solution.t[-1], side="left")) if solution.status == 1 else len(time)
-        if last > first:
-            q[first:last], v[first:last] = solution.sol(time[first:last])
-        if solution.status != 1:
-            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
-        contact[last] = True
-        t, first = float(solution.t[-1]), last
-        speed = -restitution * solution.y[1, -1]
-        if speed < 1e-6:
-            q[first:], v[first:], contact[first:] = surface, 0.0, True
-            return Trajectory(time, q[:, None, None], v[:, None, None], contact)
-        # A hair above the surface, so that the event of this impact does not fire again.
-        state = np.array([surface + 1e-14, speed])
-    raise RuntimeError(f"More than {MAX_IMPACTS} impacts before t = {t:g}.")
-
-
 def chain_trajectory(
-    acceleration: Callable[[np.ndarray], np.ndarray],
+    acceleration: Acceleration,
     masses: np.ndarray,
     restitution: float,
-    position: np.ndarray,
-    velocity: np.ndarray,
+    start: State,
     times: np.ndarray,
 ) -> Trajectory:
     """Point bodies on a line, greatest coordinate first, that hit their neighbours; solved event by event."""
-    count = len(position)
+    count = len(masses)
+
+    def fly(t: float, state: np.ndarray) -> Flight:
+        # Neighbours that move together have no next impact that could be told from rounding.
+        together = (np.abs(np.diff(state.reshape(2, count))) < 1e-10).all(axis=0)
+        gaps = [lambda _, y, j=j: y[j] - y[j + 1] for j in np.flatnonzero(~together)]
+        return _solved(acceleration, t, state, times[-1], gaps)
+
+    def impact(state: np.ndarray) -> Impact:
+        return *_chain_impacts(state, masses, restitution), False
+
+    state, struck, _ = impact(
+        np.concatenate([np.ravel(start.position), np.ravel(start.velocity)]).astype(float)
+    )
+    trajectory = _by_impacts(fly, impact, state, times, contacts=count - 1)
+    trajectory.contact[0] |= struck
+    return trajectory
+
+
+def _solved(acceleration: Acceleration, t: float, state: np.ndarray, end: float, gaps: list) -> Flight:
+    """The flight up to where the first of some gaps falls through 0."""
+    size = len(state) // 2
+    for gap in gaps:
+        gap.terminal, gap.direction = True, -1
+    solution = scipy.integrate.solve_ivp(
+        lambda _, y: np.concatenate([y[size:], acceleration(y[:size])]),
+        (t, end),
+        state,
+        events=gaps or None,
+        dense_output=True,
+        **TOLERANCE,
+    )
+    return float(solution.t[-1]) if solution.status == 1 else np.inf, solution.sol
+
+
+def _by_impacts(
+    fly: Callable[[float, np.ndarray], Flight],
+    impact: Callable[[np.ndarray], Impact],
+    state: np.ndarray,
+    times: np.ndarray,
+    *,
+    contacts: int,
+) -> Trajectory:
+    """Flights and impacts in turn, from a state of positions and velocities."""
     time = np.asarray(times, float)
-    q, v = np.empty((len(time), count)), np.empty((len(time), count))
-    contact = np.zeros((len(time), count - 1), bool)
+    values, contact = np.empty((len(state), len(time))), np.zeros((len(time), contacts), bool)
     t, first = float(time[0]), 0
-    here, speed = np.array(position, float), np.array(velocity, float)
-
-    def rate(_, y):
-        return np.concatenate([y[count:], acceleration(y[:count])])
-
     for _ in range(MAX_IMPACTS):
-        here, speed, struck = _chain_impacts(here, speed, masses, restitution)
-        if struck.any():
-            contact[min(int(np.searchsorted(time, t, side="left")), len(time) - 1)] |= struck
-        events = [_gap_event(j, count) for j in range(count - 1) if not _together(here, speed, j)]
-        solution = scipy.integrate.solve_ivp(
-            rate,
-            (t, time[-1]),
-            np.concatenate([here, speed]),
-            events=events or None,
-            dense_output=True,
-            **TOLERANCE,
-        )
-        last = int(np.searchsorted(time, solution.t[-1], side="left")) if solution.status == 1 else len(time)
+        t, states_at = fly(t, state)
+        last = int(np.searchsorted(time, t, side="left"))
         if last > first:
-            values = solution.sol(time[first:last])
-            q[first:last], v[first:last] = values[:count].T, values[count:].T
-        if solution.status != 1:
-            return Trajectory(time, q[..., None], v[..., None], contact)
-        t, first = float(solution.t[-1]), last
-        here, speed = solution.y[:count, -1], solution.y[count:, -1]
-    raise RuntimeError(f"More than {MAX_IMPACTS} impacts before t = {t:g}.")
+            values[:, first:last] = states_at(time[first:last])
+        if last == len(time):
+            break
+        first = last
+        state, struck, rests = impact(states_at(np.array([t]))[:, 0])
+        contact[last] |= struck
+        if rests:
+            values[:, first:], contact[first:] = state[:, None], True
+            break
+    else:
+        raise RuntimeError(f"More than {MAX_IMPACTS} impacts before t = {t:g}.")
+    position, velocity = values.reshape(2, -1, len(time)).transpose(0, 2, 1)[..., None]
+    return Trajectory(time, position, velocity, contact)
 
 
-def _together(position: np.ndarray, velocity: np.ndarray, j: int) -> bool:
-    return bool(abs(position[j] - position[j + 1]) < 1e-10 and abs(velocity[j] - velocity[j + 1]) < 1e-10)
-
-
-def _gap_event(j: int, count: int):
-    def gap(_, y):
-        return y[j] - y[j + 1]
-
-    gap.terminal, gap.direction = True, -1  # type: ignore[attr-defined]
-    return gap
-
-
-def _chain_impacts(position, velocity, masses, restitution):
+def _chain_impacts(
+    state: np.ndarray, masses: np.ndarray, restitution: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Newton's law at one closing pair after another until none closes; touching pairs meet in the middle."""
-    position, velocity = position.copy(), velocity.copy()
+    position, velocity = state.copy().reshape(2, -1)
     struck = np.zeros(len(position) - 1, bool)
     touching = np.abs(np.diff(position)) < 1e-10
     for _ in range(1000):
@@ -173,12 +170,10 @@ def _chain_impacts(position, velocity, masses, restitution):
             break
         for j in np.flatnonzero(closing):
             rate = velocity[j] - velocity[j + 1]
-            if rate >= 0:
-                continue
-            impulse = -(1 + restitution) * rate / (1 / masses[j] + 1 / masses[j + 1])
-            velocity[j] += impulse / masses[j]
-            velocity[j + 1] -= impulse / masses[j + 1]
-            struck[j] = True
+            if rate < 0:
+                impulse = -(1 + restitution) * rate / (1 / masses[j] + 1 / masses[j + 1])
+                velocity[j : j + 2] += impulse * np.array([1, -1]) / masses[j : j + 2]
+                struck[j] = True
     for j in np.flatnonzero(struck):
         position[j : j + 2] = position[j : j + 2].mean()
-    return position, velocity, struck
+    return np.concatenate([position, velocity]), struck

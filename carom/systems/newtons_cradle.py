@@ -57,7 +57,6 @@ class NewtonsCradle(AbstractSystem):
             lambda q: -(self.gravity / self.length) * np.sin(q),
             np.array(self.masses),
             self.restitution,
-            np.ravel(start.position),
-            np.ravel(start.velocity),
+            start,
             times,
         )

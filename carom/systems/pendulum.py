@@ -14,8 +14,8 @@ from carom.types import Coordinates, Scalar, State, Trajectory
 class Pendulum(AbstractSystem):
     """U(q) = m g l (1 − cos q), with inertia m l² and torque −c q̇ of the damping.
 
-    Its one candidate contact is a stop at the top, q = −π, which a swing never reaches: what a touch sensor
-    on it would report is silence, and a contact network has to learn just that.
+    Its one candidate contact is a stop at the top, q = −π, which a swing never reaches: a touch sensor on it
+    reports nothing, and a contact network has to learn just that.
 
     Example:
         >>> import numpy as np

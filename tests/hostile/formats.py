@@ -168,7 +168,7 @@ def models() -> list:
 NOTES: dict[str, Any] = {
     "recording": "ball.csv", "recording_sha256": "0" * 64, "settings": {"touch": "inferred"}, "seed": 0,
     "hold_out": 0.2, "names": ["height"], "noise": [0.01, None], "diagnostics": ["The residuals are large."],
-    "impacts": [[[3, 0]]], "log_likelihood": 12.5, "start": [0.3, 0.0],
+    "impacts": [[[3, 0]], []], "log_likelihood": 12.5, "start": [0.3, 0.0],
     "parameters": [
         {"name": "restitution", "value": 0.8, "standard_error": 0.01, "low": 0.78, "high": 0.82, "words": "e"}
     ],

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.engines import engine_trajectory
 from carom.errors import InputError
-from carom.systems import BallBox, Billiards, Stairs, engine_trajectory
+from carom.systems import BallBox, Billiards, Stairs
 
 STEPS, H = 40, 0.01
 

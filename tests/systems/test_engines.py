@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.engines import engine_trajectory
 from carom.errors import InputError
-from carom.systems import BouncingBall, NewtonsCradle, Pendulum, engine_trajectory
+from carom.systems import BouncingBall, NewtonsCradle, Pendulum
 from tests.systems.closed_forms import start_state
 
 ENGINES = ["pymunk", "mujoco"]
@@ -125,7 +126,7 @@ def test_refusals(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("carom.systems.engine_parts.importlib.import_module", missing)
+    monkeypatch.setattr("benchmarks.engines.common.importlib.import_module", missing)
     for engine in ENGINES:
         with pytest.raises(InputError, match=r'pip install "carom\[engines\]"'):
             engine_trajectory(PUBLISHED, DROP, steps=1, step_size=0.1, engine=engine)

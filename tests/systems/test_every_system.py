@@ -11,7 +11,7 @@ from tests.campaign import shortened
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_exact_motion_keeps_the_energy_and_starts_where_told(name):
+def test_exact_motion_keeps_the_energy_and_starts_at_the_start(name):
     system = SYSTEMS[name]()
     motion = system.exact(system.start, np.linspace(0, 3, 301))
     np.testing.assert_allclose(motion.position[0], system.start.position)

@@ -44,8 +44,7 @@ class Layout:
     """Vectors of estimated values: one for all runs, weights of networks first; and one for every segment.
 
     That of a segment has its start state first, then what its run adds to the parameters of all; of these the
-    ones that
-    scatter with an estimated standard deviation come first.
+    ones that scatter with an estimated standard deviation come first.
     """
 
     shared: tuple[Block, ...]

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from carom.integrators.event_driven.balls import Balls, Components, Flight, dot
 from carom.integrators.event_driven.impacts import (
-    Limits,
+    Options,
     exact_instant,
     first_event,
     outdated,
@@ -48,8 +48,7 @@ def free_motion(
     position: Components,
     velocity: Components,
     intervals: Float[Array, "steps"],
-    limits: Limits,
-    neighbours: int | None,
+    options: Options,
 ) -> tuple[State, Bool[Array, "scenes"], Bool[Array, "scenes"]]:
     """The states after every interval; which scenes were exhausted, which grazed.
 
@@ -59,7 +58,7 @@ def free_motion(
     steps, (scenes, bodies) = len(intervals), position.shape[1:]
     size = min(max(SHORTEST, WINDOW // bodies), steps)
     padded = jnp.pad(intervals, (0, -steps % size)).reshape(-1, size)
-    times, events = _first_plan(balls, Flight(position, velocity, None), limits)
+    times, events = _first_plan(balls, Flight(position, velocity, None), options)
     never, now = jnp.zeros((scenes,), bool), jnp.zeros((scenes,), position.dtype)
     empty = jnp.full((size, scenes, bodies, 2 * len(position)), jnp.nan, position.dtype)
 
@@ -67,7 +66,7 @@ def free_motion(
         phase, times, events, exhausted, grazing = carry
         instants = jnp.cumsum(intervals)
         window = _Window(phase, now, times, events, empty, grazing)
-        window, unfinished = _through(balls, window, limits, instants, neighbours)
+        window, unfinished = _through(balls, window, options, instants)
         samples = _samples(phase, window.flights, instants)
         end = instants[-1]
         phase = jnp.concatenate(_flight(window.phase).after(jnp.broadcast_to(end, now.shape))[:2])
@@ -79,13 +78,13 @@ def free_motion(
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:steps], samples), exhausted, grazing
 
 
-def _first_plan(balls: Balls, flight: Flight, limits: Limits):
+def _first_plan(balls: Balls, flight: Flight, options: Options):
     """The next event of every body, body by body: memory grows like their number and not its square."""
     scenes, bodies = flight.position.shape[1:]
 
     def plan(body):
         subject = jnp.full((scenes, 1), body, jnp.int32)
-        return next_events(balls, flight, flight.of(subject), subject, rest_speed=limits.rest_speed)
+        return next_events(balls, flight, flight.of(subject), subject, rest_speed=options.rest_speed)
 
     times, events = lax.map(plan, jnp.arange(bodies, dtype=jnp.int32))
     return times[..., 0].T, events[..., 0].T
@@ -96,15 +95,11 @@ def _flight(phase: Float[Array, "phase *any"]) -> Flight:
 
 
 def _through(
-    balls: Balls,
-    window: _Window,
-    limits: Limits,
-    instants: Float[Array, "samples"],
-    neighbours: int | None,
+    balls: Balls, window: _Window, options: Options, instants: Float[Array, "samples"]
 ) -> tuple[_Window, Bool[Array, "scenes"]]:
     """All impacts of a window, and which scenes had more than there may be."""
     end = lax.stop_gradient(instants[-1])
-    bound = balls.bodies * limits.max_impacts * len(instants)
+    bound = balls.bodies * options.max_impacts * len(instants)
 
     def unfinished(carry):
         count, window = carry
@@ -112,18 +107,18 @@ def _through(
 
     def advance(carry):
         count, window = carry
-        return count + 1, _impact(balls, window, limits, instants)
+        return count + 1, _impact(balls, window, options, instants)
 
     window = lax.while_loop(unfinished, advance, (0, window))[1]
     left = jnp.any(window.times < end, axis=1)
 
     def resolve(window):
-        return _resolve_exhausted(balls, window, limits, instants, left, neighbours)
+        return _resolve_exhausted(balls, window, options, instants, left)
 
     return lax.cond(jnp.any(left), resolve, lambda window: window, window), left
 
 
-def _impact(balls: Balls, window: _Window, limits: Limits, instants: Float[Array, "samples"]) -> _Window:
+def _impact(balls: Balls, window: _Window, options: Options, instants: Float[Array, "samples"]) -> _Window:
     """The earliest impact of every scene that has one left in the window."""
     scenes, bodies = window.times.shape
     event = first_event(balls, window.times, window.events, lax.stop_gradient(instants[-1]))
@@ -132,9 +127,9 @@ def _impact(balls: Balls, window: _Window, limits: Limits, instants: Float[Array
     pair = window.phase.reshape(-1, scenes * bodies)[:, place]
     # From where both are now, so that the derivative of the clock is in the positions.
     here = _flight(pair).after(window.clock)
-    elapsed, grazes = exact_instant(balls, here, event, window.clock, grazing_speed=limits.grazing_speed)
+    elapsed, grazes = exact_instant(balls, here, event, window.clock, grazing_speed=options.grazing_speed)
     here, clock = here.after(elapsed), window.clock + elapsed
-    here = here._replace(velocity=velocities_after(balls, here, event, rest_speed=limits.rest_speed))
+    here = here._replace(velocity=velocities_after(balls, here, event, rest_speed=options.rest_speed))
     after = jnp.concatenate(here.after(-clock)[:2])
 
     nowhere = scenes * bodies
@@ -146,7 +141,7 @@ def _impact(balls: Balls, window: _Window, limits: Limits, instants: Float[Array
     flights = flights.at[row].set(jnp.moveaxis(after, 0, -1), mode="drop", unique_indices=True)
 
     flight = _flight(phase).after(clock)
-    time, upcoming = next_events(balls, flight, here, event.subjects, rest_speed=limits.rest_speed)
+    time, upcoming = next_events(balls, flight, here, event.subjects, rest_speed=options.rest_speed)
     events = outdated(balls, window.events, event)
     at = jnp.where(jnp.stack([event.active, event.with_body], axis=1), place, nowhere)
     return _Window(
@@ -168,23 +163,22 @@ def _set(values: Array, places: Int[Array, "scenes 2"], new: Array) -> Array:
 def _resolve_exhausted(
     balls: Balls,
     window: _Window,
-    limits: Limits,
+    options: Options,
     instants: Float[Array, "samples"],
     scenes: Bool[Array, "scenes"],
-    neighbours: int | None,
 ) -> _Window:
     """Resolve all bodies of exhausted scenes as one cluster until the end of the window."""
     every = jnp.broadcast_to(scenes[:, None], window.times.shape)
     end, clock = lax.stop_gradient((instants[-1], window.clock))
     flight = _flight(window.phase).after(clock)
     lists, crowded = None, jnp.zeros_like(scenes)
-    if neighbours is not None:
+    if options.neighbours is not None:
         # However a cluster is resolved, no body becomes faster than all its energy makes the lightest.
         energy = jnp.sum(balls.masses[None] * dot(flight.velocity, flight.velocity), axis=1)
         reach = 2 * (end - clock) * jnp.sqrt(energy / jnp.min(balls.masses))
         position, radii, reach = lax.stop_gradient((flight.position, balls.radii, reach))
-        lists, crowded = neighbour_lists(position, radii, reach, capacity=neighbours)
-    velocity, _ = resolve_cluster(balls, flight, every, lists, end - clock, rest_speed=limits.rest_speed)
+        lists, crowded = neighbour_lists(position, radii, reach, capacity=options.neighbours)
+    velocity, _ = resolve_cluster(balls, flight, every, lists, end - clock, rest_speed=options.rest_speed)
     # Where not all fit on the lists, everything stops: that overlaps nothing and gains nothing.
     flight = flight._replace(velocity=jnp.where((scenes & crowded)[None, :, None], 0, velocity))
     phase = jnp.where(every[None], jnp.concatenate(flight.after(-clock)[:2]), window.phase)

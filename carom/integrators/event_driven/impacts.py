@@ -1,6 +1,6 @@
 """The earliest event of every scene: its bodies and planes, its exact instant, and its impulse."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -11,13 +11,17 @@ from carom.integrators.event_driven.next_event import event_codes
 from carom.integrators.implicit_root import implicit_root
 from carom.mechanics import impact_impulse
 
+ReportKind = Literal["none", "contacts"]
 
-class Limits(NamedTuple):
+
+class Options(NamedTuple):
     """As `event_driven_motion` takes them."""
 
     max_impacts: int
     grazing_speed: float
     rest_speed: float
+    neighbours: int | None
+    report: ReportKind
 
 
 class Event(NamedTuple):
@@ -62,7 +66,7 @@ def first_event(
     codes = event_codes(balls)
     time, first = earliest(times, 1)
     active, code = time < limit, pick(events, first)
-    happens = active & (code != codes.unknown)
+    happens = active & (code != codes.unknown)  # otherwise the body only looks again
     with_body = happens & (code < balls.bodies)
     with_plane = happens & (code >= balls.bodies) & (code < codes.edge)
     passes = happens & (code >= codes.edge) & (code < codes.halt)
@@ -104,6 +108,7 @@ def exact_instant(
     slope would lead astray, and nothing takes place before now: rounding of slow contacts must not turn back
     the time of all others.
     """
+    # The prediction carries no derivative: the Newton step at the event does.
     elapsed = lax.stop_gradient(jnp.where(event.active, jnp.maximum(event.time - clock, 0), 0))
     there = meeting(balls, pair.after(elapsed), event)
     rate = lax.stop_gradient(there.rate)
@@ -129,6 +134,7 @@ def velocities_after(
     """The velocities of both bodies after an impact, without rebound where it is `plastic` or slow."""
     there = meeting(balls, pair, event)
     inverse = 1 / balls.masses[event.subjects]
+    # A plane is a second body of infinite mass.
     inverse = inverse.at[:, 1].set(jnp.where(event.with_body, inverse[:, 1], 0))
     stops = -balls.restitution * there.rate <= rest_speed
     impulse = impact_impulse(
@@ -139,5 +145,6 @@ def velocities_after(
         friction=balls.friction,
         axis=0,
     )
+    # Rounding may have turned a graze around; a contact that opens pulls at nothing.
     impulse = jnp.where(event.hits & (there.rate < 0), impulse, 0)
     return pair.velocity + jnp.stack([inverse[None, :, 0] * impulse, -inverse[None, :, 1] * impulse], axis=-1)

@@ -9,7 +9,7 @@ over all of its state at every pass; here a scene that is done has nothing to do
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,8 @@ from carom.integrators.event_driven.balls import Balls, Flight, Others, dot, pic
 from carom.integrators.event_driven.free_table import free_motion
 from carom.integrators.event_driven.impacts import (
     Event,
-    Limits,
+    Options,
+    ReportKind,
     exact_instant,
     first_event,
     outdated,
@@ -31,7 +32,6 @@ from carom.integrators.event_driven.next_event import event_codes, look_ahead, n
 from carom.integrators.event_driven.resting import resolve_cluster, supported, touching_cluster
 from carom.types import State
 
-ReportKind = Literal["none", "contacts"]
 MARGIN = 4.0
 """The margin of neighbour lists in paths of the fastest body; 2 would do if none became faster."""
 MAX_RENEWALS = 1000
@@ -127,15 +127,15 @@ def event_driven_motion(
         >>> motion.velocity[-1, 0, :, 0]     # they met after 1 s
         Array([ 1., -1.], dtype=float32)
     """
-    limits = Limits(max_impacts, grazing_speed, rest_speed)
+    options = Options(max_impacts, grazing_speed, rest_speed, neighbours, report)
     position, velocity = (jnp.moveaxis(x, -1, 0) for x in (start.position, start.velocity))
     if balls.gravity is None and report == "none" and len(intervals):
-        samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, limits, neighbours)
+        samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, options)
         return samples, EventReport(None, exhausted, grazing, jnp.zeros_like(grazing))
     flight = Flight(position, velocity, None if balls.gravity is None else jnp.zeros_like(velocity))
 
     def advance(progress: Progress, interval):
-        progress = _step(balls, progress, limits, interval, report, neighbours)
+        progress = _step(balls, progress, options, interval)
         position, velocity, _ = progress.flight
         sample = State(jnp.moveaxis(position, 0, -1), jnp.moveaxis(velocity, 0, -1))
         return progress, (sample, progress.report)
@@ -162,33 +162,26 @@ def _begin(balls: Balls, flight: Flight, report: ReportKind) -> Progress:
     )
 
 
-def _step(
-    balls: Balls,
-    progress: Progress,
-    limits: Limits,
-    interval: Float[Array, ""],
-    report: ReportKind,
-    neighbours: int | None,
-) -> Progress:
+def _step(balls: Balls, progress: Progress, options: Options, interval: Float[Array, ""]) -> Progress:
     """From one sample to the next."""
     end = lax.stop_gradient(interval)
-    fresh = _begin(balls, progress.flight, report)
-    if neighbours is not None:
-        progress = _among_neighbours(balls, fresh, limits, end, neighbours)
+    fresh = _begin(balls, progress.flight, options.report)
+    if options.neighbours is not None:
+        progress = _among_neighbours(balls, fresh, options, end, options.neighbours)
     else:
         if balls.gravity is None:
             # What was planned remains valid, on the new clock.
             fresh = fresh._replace(times=progress.times, events=progress.events, unplanned=progress.unplanned)
-        progress = _events(balls, fresh, limits, end)
+        progress = _events(balls, fresh, options, end)
     flight = progress.flight.after(interval - progress.clock)
     # Clusters end with the step, and so do neighbour lists.
     unplanned = jnp.any(progress.clustered, axis=1)
     return progress._replace(flight=flight, times=progress.times - end, unplanned=unplanned, near=None)
 
 
-def _events(balls: Balls, progress: Progress, limits: Limits, end: Float[Array, ""]) -> Progress:
+def _events(balls: Balls, progress: Progress, options: Options, end: Float[Array, ""]) -> Progress:
     """All events up to the end of the step, or as long as neighbour lists are valid."""
-    bound = 4 * balls.bodies * (limits.max_impacts + balls.bodies)
+    bound = 4 * balls.bodies * (options.max_impacts + balls.bodies)
     if balls.gravity is not None:
         # Bodies with different accelerations look for meetings only so far ahead, and then again.
         bound = bound + 2 * balls.bodies * jnp.minimum(
@@ -208,13 +201,13 @@ def _events(balls: Balls, progress: Progress, limits: Limits, end: Float[Array, 
     def advance(carry):
         count, progress = carry
         last = count + 1 == bound
-        return count + 1, _next_event(balls, progress, limits, limit=limit(progress), end=end, last=last)
+        return count + 1, _next_event(balls, progress, options, limit=limit(progress), end=end, last=last)
 
     return lax.while_loop(unfinished, advance, (0, progress))[1]
 
 
 def _among_neighbours(
-    balls: Balls, progress: Progress, limits: Limits, end: Float[Array, ""], capacity: int
+    balls: Balls, progress: Progress, options: Options, end: Float[Array, ""], capacity: int
 ) -> Progress:
     """A step of many bodies, each of which may meet its neighbours only; lists that expire are renewed."""
     scenes, bodies = progress.times.shape
@@ -234,7 +227,7 @@ def _among_neighbours(
         report = progress.report._replace(crowded=progress.report.crowded | crowded)
         near = NeighbourLists(lists, margin, zero)
         progress = progress._replace(near=near, report=report, unplanned=jnp.ones((scenes,), bool))
-        progress = _events(balls, progress, limits, end)
+        progress = _events(balls, progress, options, end)
         assert progress.near is not None
         clock = lax.stop_gradient(progress.clock)
         ahead = jnp.maximum(progress.near.expiry(progress.flight, clock, end) - clock, 0)
@@ -249,7 +242,7 @@ def _among_neighbours(
 def _next_event(
     balls: Balls,
     progress: Progress,
-    limits: Limits,
+    options: Options,
     *,
     limit: Float[Array, "scenes"],
     end: Float[Array, ""],
@@ -267,15 +260,15 @@ def _next_event(
         balls, progress.times, progress.events, jnp.where(progress.unplanned, -jnp.inf, limit)
     )
     pair = flight.of(event.subjects)
-    elapsed, grazes = exact_instant(balls, pair, event, progress.clock, grazing_speed=limits.grazing_speed)
+    elapsed, grazes = exact_instant(balls, pair, event, progress.clock, grazing_speed=options.grazing_speed)
     first, second = event.chosen(balls.bodies)
     struck = (first & event.hits[:, None]) | second
     impacts = progress.impacts + struck.astype(jnp.int32)
     repeated = jnp.max(jnp.where(struck, impacts, 0), axis=1)
-    plastic = repeated > limits.max_impacts
+    plastic = repeated > options.max_impacts
     # Bodies pressed together at rest, and bodies that do not stop bouncing, become a cluster or join one.
     joins = (event.happens & (event.code == event_codes(balls).press))[:, None] & first
-    joins = joins | struck & (repeated > 2 * limits.max_impacts)[:, None] | (event.active & last)[:, None]
+    joins = joins | struck & (repeated > 2 * options.max_impacts)[:, None] | (event.active & last)[:, None]
     disturbed = event.with_body & jnp.any(pick(progress.clustered, event.subjects), axis=1)
     resolves = disturbed | jnp.any(joins, axis=1)
     members = (progress.clustered | joins) & resolves[:, None]
@@ -293,7 +286,7 @@ def _next_event(
         ),
     )
     pair = progress.flight.of(event.subjects)
-    velocity = velocities_after(balls, pair, event, plastic=plastic, rest_speed=limits.rest_speed)
+    velocity = velocities_after(balls, pair, event, plastic=plastic, rest_speed=options.rest_speed)
 
     def put(values, new):
         # The second body goes first: where there is none, it is the first one as it was.
@@ -301,17 +294,17 @@ def _next_event(
         return _select(first, new[..., 0, None], values)
 
     after = pair._replace(velocity=velocity)
-    progress = _plan(balls, progress, limits, end, put, event.subjects, after)
+    progress = _plan(balls, progress, options, end, put, event.subjects, after)
     scenes = resolves | progress.unplanned
 
     def replan(progress: Progress) -> Progress:
         progress = lax.cond(
             jnp.any(resolves),
-            lambda p: _resolve_clusters(balls, p, limits, end, members, resolves),
+            lambda p: _resolve_clusters(balls, p, options, end, members, resolves),
             lambda p: p,
             progress._replace(unplanned=jnp.zeros_like(progress.unplanned)),
         )
-        return _plan(balls, progress, limits, end, lambda old, new: _select(scenes[:, None], new, old))
+        return _plan(balls, progress, options, end, lambda old, new: _select(scenes[:, None], new, old))
 
     return lax.cond(jnp.any(scenes), replan, lambda p: p, progress)
 
@@ -333,7 +326,7 @@ def _with_impact(contact, event: Event, first, struck):
 def _plan(
     balls: Balls,
     progress: Progress,
-    limits: Limits,
+    options: Options,
     end: Float[Array, ""],
     put: Callable[[Array, Array], Array],
     subjects: Int[Array, "scenes subjects"] | None = None,
@@ -355,7 +348,7 @@ def _plan(
         others = None if others is None else jnp.take_along_axis(others, subjects[..., None], axis=1)
     moving = progress.flight if own is None else own
     if moving.acceleration is not None:
-        held, closed, pushes = supported(balls, moving, balls.radii[subjects], rest_speed=limits.rest_speed)
+        held, closed, pushes = supported(balls, moving, balls.radii[subjects], rest_speed=options.rest_speed)
         moving = jax.tree.map(lambda new, old: jnp.where(clustered[None], old, new), held, moving)
         closed, pushes = closed & ~clustered[None], pushes & ~clustered[None]
         nothing = jnp.zeros((balls.planes, *progress.times.shape), bool)
@@ -371,7 +364,7 @@ def _plan(
         clustered=progress.clustered,
         others=others,
         horizon=end - clock,
-        rest_speed=limits.rest_speed,
+        rest_speed=options.rest_speed,
     )
     return progress._replace(
         flight=flight,
@@ -401,9 +394,9 @@ def _within_energy(balls: Balls, flight: Flight, progress: Progress, scenes: Boo
     return flight._replace(velocity=factor[None] * flight.velocity)
 
 
-def _resolve_clusters(balls: Balls, progress: Progress, limits: Limits, end, members, scenes) -> Progress:
+def _resolve_clusters(balls: Balls, progress: Progress, options: Options, end, members, scenes) -> Progress:
     """Velocities for the rest of the step of some bodies and of all that they lean on."""
-    flight, others, rest_speed = progress.flight, progress.others, limits.rest_speed
+    flight, others, rest_speed = progress.flight, progress.others, options.rest_speed
     cluster = touching_cluster(balls, flight, members, others, rest_speed=rest_speed) & scenes[:, None]
     energy = sum(_energies(balls, flight, cluster))
     velocity, pushes = resolve_cluster(

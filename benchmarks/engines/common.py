@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from carom.errors import InputError
-from carom.systems.newtons_cradle import NewtonsCradle
+from carom.systems import NewtonsCradle
 
 Engine = Literal["pymunk", "mujoco"]
 

@@ -33,16 +33,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.engines.common import Advance, Engine
+from benchmarks.engines.mujoco_engine import mujoco_ball, mujoco_balls, mujoco_cradle
+from benchmarks.engines.pymunk_engine import pymunk_ball, pymunk_balls, pymunk_cradle
 from carom.compilation import full_precision
 from carom.errors import InputError
 from carom.integrators import consecutive, to_half_grid, to_sample_grid
-from carom.systems.balls import AbstractBalls
-from carom.systems.base import AbstractSystem
-from carom.systems.bouncing_ball import BouncingBall
-from carom.systems.engine_parts import Advance, Engine
-from carom.systems.mujoco_engine import mujoco_ball, mujoco_balls, mujoco_cradle
-from carom.systems.newtons_cradle import NewtonsCradle
-from carom.systems.pymunk_engine import pymunk_ball, pymunk_balls, pymunk_cradle
+from carom.mechanics import Masses
+from carom.systems import AbstractBalls, AbstractSystem, BouncingBall, NewtonsCradle
 from carom.types import State, Trajectory, VelocityGrid
 
 
@@ -83,7 +81,7 @@ def engine_trajectory(
     with jax.enable_x64(True):
         first = State(*(jnp.asarray(np.asarray(x, float)) for x in (start.position, start.velocity)))
         if velocity_grid == "half":
-            first = to_half_grid(first, h, inertia=system.inertia(), force=system.force)
+            first = to_half_grid(first, h, inertia=_inertia(system), force=system.force)
     build = _BUILDERS[engine, kind]
     advance = build(system, np.ravel(first.position), np.ravel(first.velocity), h)
     rows = [
@@ -113,6 +111,10 @@ def _read_half_grid(system: AbstractSystem, position, velocity, pushed) -> np.nd
         return np.asarray(samples).reshape(len(samples), -1)
 
 
+def _inertia(system: AbstractSystem) -> Masses:
+    return Masses(jnp.asarray(system.masses, float))
+
+
 # Compiled once per system and number of steps, not at every call.
 @eqx.filter_jit
 @full_precision()
@@ -121,7 +123,7 @@ def _sample_velocities(system: AbstractSystem, states: State, touching):
         return to_sample_grid(
             before,
             after,
-            inertia=system.inertia(),
+            inertia=_inertia(system),
             geometry=system.geometry,
             touching=touching,
             rough=system.contact_friction is not None,

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.engines.common import BALL_RADIUS, Advance, engine_module, pivots
 from carom.errors import InputError
-from carom.systems.balls import AbstractBalls
-from carom.systems.bouncing_ball import BouncingBall
-from carom.systems.engine_parts import BALL_RADIUS, Advance, engine_module, pivots
-from carom.systems.newtons_cradle import NewtonsCradle
+from carom.systems import AbstractBalls, BouncingBall, NewtonsCradle
 
 DEPTH = 1000.0
 """Thickness of walls: a ball that goes by more than its radius in a step must still meet them."""

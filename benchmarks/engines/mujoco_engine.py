@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.engines.common import BALL_RADIUS, Advance, engine_module, pivots
 from carom.errors import InputError
-from carom.systems.balls import AbstractBalls
-from carom.systems.bouncing_ball import BouncingBall
-from carom.systems.engine_parts import BALL_RADIUS, Advance, engine_module, pivots
-from carom.systems.newtons_cradle import NewtonsCradle
+from carom.systems import AbstractBalls, BouncingBall, NewtonsCradle
 
 
 def mujoco_ball(system: BouncingBall, position: np.ndarray, velocity: np.ndarray, h: float) -> Advance:
