@@ -12,6 +12,8 @@ import pytest
 from carom.evaluation import contact_score
 from carom.evaluation.results import read_results, wide
 from carom.execution.tasks import run_tasks
+from carom.forces import UniformGravity
+from carom.integrators import CDLagrange
 from carom.models import Mechanism, forecast_many
 from carom.models.contact_signal import CandidateContact
 from carom.reproduction.recipe.classifier import classifier_tasks, forecast_by_classifier
@@ -53,13 +55,8 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
     case = Case("scheme", 1)
     scene = case.record(0).scene
     assert scene is not None
-    model = Mechanism(scene, case.step_size, scheme="cd_lagrange", key=jax.random.key(1))
-    # A force that is nearly g everywhere, so that the balls come back.
-    slope = eqx.tree_at(lambda p: (p.weight, p.bias, p.output), model.potential, (
-        jnp.full_like(model.potential.weight, 9.81 / 32), jnp.full_like(model.potential.bias, 9.0),
-        jnp.ones_like(model.potential.output),
-    ))  # fmt: skip
-    model = eqx.tree_at(lambda m: m.potential, model, slope)
+    gravity, stepper = UniformGravity(jnp.array([-9.81])), CDLagrange.for_scene(scene)
+    model = Mechanism.of(scene, case.step_size, forces=[gravity], stepper=stepper)
     starts = jax.tree.map(lambda *x: jnp.stack(x), *drops(np.random.default_rng(5), 8, (1.0, 3.0)))
     by_gap = forecast_many(model, starts, 150)
     by_network = forecast_by_classifier(model, gap_as_a_network(CLASSIFIER_BALL.radius), starts, 150)
