@@ -43,7 +43,7 @@ def test_more_bounces_are_those_of_fewer_and_others():
 
 def gap_as_a_network(surface: float) -> CandidateContact:
     """min(surface − q, −v), positive where the gap is negative and closing, in the layers of the paper."""
-    signal = CandidateContact(CLASSIFIER_BALL.geometry, hidden=(3, 3), key=jax.random.key(0))
+    signal = CandidateContact(CLASSIFIER_BALL.scene(), hidden=(3, 3), key=jax.random.key(0))
     # relu(s − q), relu(q − s) and relu(s − q + v); min(x, y) = x − relu(x − y).
     weights = (jnp.array([[-1.0, 0], [1, 0], [-1, 1]]), jnp.eye(3), jnp.array([[1.0, -1, -1]]))
     biases = (jnp.array([surface, -surface, surface]), jnp.zeros(3), jnp.zeros(1))
