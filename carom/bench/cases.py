@@ -64,7 +64,7 @@ MODEL_CASES: dict[str, ModelCase] = {
         "pendulum, VIN velocity Verlet", "pendulum", "vin", _SOFTPLUS, (118, 118)
     ),
     "pendulum-stormer-verlet": ModelCase("pendulum, VIN Störmer–Verlet", "pendulum", "vin", _STORMER),
-    "ball-impact": ModelCase("ball, network of the recipe carom", "ball", "impact", trained=False),
+    "ball-impact": ModelCase("ball, network of the recipe carom", "ball", "mechanism", trained=False),
 }
 FIT_CASES = {"fit-carom": "ball, recipe carom", "fit-paper": "ball, recipe paper"}
 NAMES = (*MODEL_CASES, *FIT_CASES)

@@ -224,7 +224,7 @@ def test_riders_with_bumpers_that_last_by_command(tmp_path, capsys):
         "[system]\nbodies = 2\ndimension = 1\n\n[[pair]]\nfirst = 1\nsecond = 2\n"
     )
     command = ["fit", str(recording), "--out", str(run), "--json", "--potential", "none", "--hidden", "1"]
-    command += ["--around", "0.13", "--mask", "7", "--learn", "restitution", "masses", "gap-per-run"]
+    command += ["--around", "0.13", "--mask", "7", "--learn", "restitution", "masses", "surfaces-per-run"]
     main(command)
     summary = json.loads(capsys.readouterr().out)
     assert summary["impacts"] == [1] * 5

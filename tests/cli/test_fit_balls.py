@@ -54,6 +54,6 @@ def test_two_ways_to_say_where_surfaces_are(tmp_path, capsys):
     recording = tmp_path / "balls.csv"
     main(["simulate", "billiards", "--balls", "2", "--runs", "3", "--steps", "5", "--out", str(recording)])
     with pytest.raises(SystemExit) as stopped:
-        main(["fit", str(recording), "--learn", "gap", "radii", "--out", str(tmp_path / "run")])
+        main(["fit", str(recording), "--learn", "surfaces", "radii", "--out", str(tmp_path / "run")])
     assert stopped.value.code == 2
     assert "choose one" in capsys.readouterr().err

@@ -15,6 +15,7 @@ import carom
 from carom.cli import COMMANDS, main
 from carom.data import SystemFile, write_system_file
 from carom.fits import save_model
+from carom.fits.model_file import SCHEMA
 from carom.mechanics import Scene, Wall
 from carom.models import ResNet
 from tests.data.test_bad_files import RECORDINGS, SYSTEM_FILES, contents
@@ -82,13 +83,13 @@ def test_fit_refuses_wrong_system_files(case, tmp_path, capsys):
 
 def _header(**changes) -> dict:
     """The header of a good model with some keys changed, or removed by None."""
-    system = "[system]\nbodies = 1\ndimension = 1\n"
+    scene = "[system]\nbodies = 1\ndimension = 1\n"
     good = {
-        "schema": 1,
-        "model": "resnet",
+        "schema": SCHEMA,
+        "kind": "resnet",
         "options": {"hidden": 4},
         "step_size": 0.02,
-        "system": system,
+        "scene": scene,
         "notes": {},
         "versions": {},
     }
@@ -128,24 +129,26 @@ WRONG_MODELS = {
     "header not JSON": (_bytes(struct.pack("<Q", 4) + b"{{{{"), "not a whole Carom model"),
     "other safetensors": (lambda path: _model(path, key="pt"), "not a whole Carom model"),
     "metadata not JSON": (lambda path: _model(path, header="{"), "not a whole Carom model"),
-    "metadata not an object": (lambda path: _model(path, header="[1]"), "needs the keys"),
+    "metadata not an object": (lambda path: _model(path, header="[1]"), "not a whole Carom model"),
     "metadata nested deep": (lambda path: _model(path, header="[" * 100_000), "not a whole Carom model"),
-    "key missing": (lambda path: _model(path, _header(options=None)), "needs the keys"),
-    "other schema": (lambda path: _model(path, _header(schema=99)), "schema 99"),
-    "unknown model": (lambda path: _model(path, _header(model="resnot")), "did you mean resnet?"),
-    "model not a word": (lambda path: _model(path, _header(model=[1])), "no model called"),
-    "options not an object": (lambda path: _model(path, _header(options=[4])), "must be objects"),
+    "key missing": (lambda path: _model(path, _header(options=None)), "no usable entry options"),
+    "other schema": (lambda path: _model(path, _header(schema=99)), "another version of Carom"),
+    "old schema": (lambda path: _model(path, _header(schema=2)), "written by Carom 0.9 or older"),
+    "unknown model": (lambda path: _model(path, _header(kind="resnot")), "did you mean resnet?"),
+    "model not a word": (lambda path: _model(path, _header(kind=[1])), "no usable entry kind"),
+    "options not an object": (lambda path: _model(path, _header(options=[4])), "no usable entry options"),
     "unknown option": (lambda path: _model(path, _header(options={"width": 4})), "does not describe a model"),
     "hidden not a number": (lambda path: _model(path, _header(options={"hidden": "x"})), "does not describe"),
-    "hidden huge": (lambda path: _model(path, _header(options={"hidden": 10**12})), "shape"),
+    "hidden huge": (lambda path: _model(path, _header(options={"hidden": 10**12})), "option is too large"),
+    "hidden large": (lambda path: _model(path, _header(options={"hidden": 10**5})), "shape (100000, 2)"),
     "hidden negative": (lambda path: _model(path, _header(options={"hidden": -4})), "does not describe"),
     "step size zero": (lambda path: _model(path, _header(step_size=0)), "step size"),
-    "step size text": (lambda path: _model(path, _header(step_size="fast")), "step size"),
+    "step size text": (lambda path: _model(path, _header(step_size="fast")), "no usable entry step_size"),
     "step size NaN": (lambda path: _model(path, _header(step_size=float("nan"))), "step size"),
-    "system not text": (lambda path: _model(path, _header(system=3)), "text of a system file"),
-    "system not TOML": (lambda path: _model(path, _header(system="[[")), "not TOML"),
-    "system wrong": (
-        lambda path: _model(path, _header(system="[system]\nbodies = 0\ndimension = 1")),
+    "scene not text": (lambda path: _model(path, _header(scene=3)), "no usable entry scene"),
+    "scene not TOML": (lambda path: _model(path, _header(scene="[[")), "not TOML"),
+    "scene wrong": (
+        lambda path: _model(path, _header(scene="[system]\nbodies = 0\ndimension = 1")),
         "bodies",
     ),
     "tensor missing": (
@@ -371,7 +374,6 @@ def test_a_start_in_a_model_file_is_used(start, tmp_path):
         (["fit", "ball.csv", "--out", "run", "--modle", "resnet"], "modle"),
         (["fit", "ball.csv", "--out", "run", "--recipe", "cake"], "cake"),
         (["fit", "ball.csv", "--out", "run", "--touch", "felt"], "felt"),
-        (["fit", "ball.csv", "--out", "run", "--learn", "gravity"], "gravity"),
         (["fit", "ball.csv", "--out", "run", "--potential", "far"], "far"),
         (["frecast"], "frecast"),
     ],
@@ -400,7 +402,9 @@ SETTINGS = {
     "each must be a multiple": ["--horizons", "20", "30"],
     "--memory must be finite": [*PAPER, "--ensemble", "3", "--memory", "nan"],
     "--learn masses: a single body has no mass ratio": ["--learn", "masses"],
-    "learn gap instead": ["--learn", "gap-per-run"],
+    "learn surfaces instead": ["--learn", "surfaces-per-run"],
+    "--learn gap is called surfaces now": ["--learn", "gap"],
+    "nothing called 'grvity' to learn": ["--learn", "grvity"],
     "--scheme stormer_verlet is for the model vin": [*PAPER, "--scheme", "stormer_verlet"],
     "--touch must be one of 'observed', 'inferred', 'imperfect', but it is 'none'": ["--touch", "none"],
     "--model is for the recipe paper": ["--model", "vin"],
@@ -429,7 +433,7 @@ def test_fit_refuses_what_does_not_fit_together(ball, capsys):
     assert "no system file" in _refused(capsys, ["fit", str(no_system), "--out", out])
 
     learning = ball.with_suffix(".toml")
-    learning.write_text(learning.read_text().replace("damping = false", "damping = true"))
+    learning.write_text(learning.read_text().replace('"surfaces"', '"damping"'))
     assert "only the model cd-lagrange" in _refused(
         capsys, ["fit", str(ball), *PAPER, "--model", "resnet", "--out", out]
     )

@@ -63,7 +63,7 @@ def test_from_file_to_page(kind, tmp_path, monkeypatch, capsys):
         "energy",
         "force",
         "history",
-        *(["gap"] if recording.true else []),
+        *(["surfaces"] if recording.true else []),
     ):
         assert f'data-chart="{figure}' in text
     assert "Diagnostics" not in text

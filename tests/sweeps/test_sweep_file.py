@@ -124,14 +124,14 @@ def test_dashes_are_as_good_as_underscores(file):
 
 def test_several_grids_are_one_after_the_other(file):
     text = GRID.replace('recipe = "paper"\nepochs = 2\n', "").replace("seeds = 2", "seeds = [7]")
-    grids = '[[grid]]\nrecipe = ["carom"]\nlearn = [["gap"], ["restitution", "gap"]]\n'
+    grids = '[[grid]]\nrecipe = ["carom"]\nlearn = [["surfaces"], ["restitution", "surfaces"]]\n'
     grids += '[[grid]]\nrecipe = ["paper"]\n'
     file.write_text(text[: text.index("[grid]")] + grids)
     fits = Planner(read_sweep_file(file)).grid()
-    assert [fit.options.learn for fit in fits] == [("gap",), ("restitution", "gap"), None]
+    assert [fit.options.learn for fit in fits] == [("surfaces",), ("restitution", "surfaces"), None]
     assert [fit.name.rpartition("-")[0] for fit in fits] == [
-        "recipe=carom,learn=gap",
-        "recipe=carom,learn=restitution+gap",
+        "recipe=carom,learn=surfaces",
+        "recipe=carom,learn=restitution+surfaces",
         "recipe=paper",
     ]
 
