@@ -1,6 +1,6 @@
 """Cost of the paper's training loop: `python -m benchmarks.training --out FILE [--before FILE]`.
 
-Every kind of unit that `carom reproduce` trains, five seeds in one program, pinned to one core. Because
+Every kind of trial that `carom reproduce` trains, five seeds in one program, pinned to one core. Because
 machines are shared, compare two versions by running this for each in turn, and read the ratios.
 """
 
@@ -20,7 +20,7 @@ from rich.table import Table
 import carom
 from carom.models import MODELS
 from carom.reproduction.paper.experiments import EXPERIMENTS, PROTOCOLS
-from carom.reproduction.paper.run import Unit, plan, record
+from carom.reproduction.paper.run import Trial, plan, record
 from carom.training import train_many
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -33,30 +33,30 @@ MEASURED = {
 """Experiments to measure, and those whose steps cost the same, since only data and length differ."""
 
 
-def _alike(unit: Unit, other: Unit) -> bool:
-    """Whether a step of `other` costs the same as one of the measured `unit`."""
-    same = (other.protocol, other.model_name) == (unit.protocol, unit.model_name)
-    return same and other.experiment_name in MEASURED[unit.experiment_name]
+def _alike(trial: Trial, other: Trial) -> bool:
+    """Whether a step of `other` costs the same as one of the measured `trial`."""
+    same = (other.protocol, other.model_name) == (trial.protocol, trial.model_name)
+    return same and other.experiment_name in MEASURED[trial.experiment_name]
 
 
-def measure(unit: Unit, *, steps: int, repeats: int) -> dict[str, float]:
+def measure(trial: Trial, *, steps: int, repeats: int) -> dict[str, float]:
     """Milliseconds of CPU time per gradient step of one seed, and seconds of compilation."""
-    settings = unit.experiment.settings(unit.protocol, unit.model_name)
-    options = unit.experiment.options(unit.protocol, unit.model_name)
-    recordings = [record(unit.experiment, unit.protocol, seed)[0] for seed in unit.seeds]
-    kind = MODELS[unit.experiment.trained[unit.model_name].model]
+    settings = trial.experiment.settings(trial.protocol, trial.model_name)
+    options = trial.experiment.options(trial.protocol, trial.model_name)
+    recordings = [record(trial.experiment, trial.protocol, seed)[0] for seed in trial.seeds]
+    kind = MODELS[trial.experiment.trained[trial.model_name].model]
     models = [
         kind.for_recording(recording, key=jax.random.key(seed), **options)
-        for recording, seed in zip(recordings, unit.seeds, strict=True)
+        for recording, seed in zip(recordings, trial.seeds, strict=True)
     ]
-    steps_per_epoch = unit.gradient_steps // (settings.epochs * len(unit.seeds))
+    steps_per_epoch = trial.gradient_steps // (settings.epochs * len(trial.seeds))
     # A multiple of 20, so that every chunk of the fit is the same program.
     settings = replace(settings, epochs=20 * max(1, round(steps / steps_per_epoch / 20)))
-    work = settings.epochs * steps_per_epoch * len(unit.seeds)
+    work = settings.epochs * steps_per_epoch * len(trial.seeds)
 
     def timed() -> tuple[float, float]:
         wall, cpu = time.perf_counter(), time.process_time()
-        train_many(models, recordings, settings, seeds=unit.seeds)
+        train_many(models, recordings, settings, seeds=trial.seeds)
         return time.perf_counter() - wall, time.process_time() - cpu
 
     first, _ = timed()
@@ -68,7 +68,7 @@ def measure(unit: Unit, *, steps: int, repeats: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure every kind of unit, print the table and write the JSON."""
+    """Measure every kind of trial, print the table and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/training.json"))
     parser.add_argument("--before", type=Path, help="the file of the version to compare with")
@@ -86,20 +86,20 @@ def main() -> None:
     table = Table(title="Training, five seeds in one program, one core")
     for heading in ("", "seed-steps", "ms per seed-step", "before", "ratio", "compile / s"):
         table.add_column(heading, justify="left" if not heading else "right")
-    units = plan(EXPERIMENTS, PROTOCOLS, SEEDS)
+    trials = plan(EXPERIMENTS, PROTOCOLS, SEEDS)
     rows = []
-    for unit in units:
-        if unit.experiment_name not in MEASURED or given.only not in unit.label:
+    for trial in trials:
+        if trial.experiment_name not in MEASURED or given.only not in trial.label:
             continue
-        total = sum(other.gradient_steps for other in units if _alike(unit, other))
-        measured = measure(unit, steps=given.steps, repeats=given.repeats)
-        row: dict[str, Any] = {"case": unit.label, "seed_steps": total, **measured}
-        if unit.label in before:
-            row["milliseconds_before"] = before[unit.label]["milliseconds"]
+        total = sum(other.gradient_steps for other in trials if _alike(trial, other))
+        measured = measure(trial, steps=given.steps, repeats=given.repeats)
+        row: dict[str, Any] = {"case": trial.label, "seed_steps": total, **measured}
+        if trial.label in before:
+            row["milliseconds_before"] = before[trial.label]["milliseconds"]
             row["ratio"] = row["milliseconds_before"] / row["milliseconds"]
         rows.append(row)
         table.add_row(
-            unit.label,
+            trial.label,
             f"{total}",
             f"{row['milliseconds']:.3f}",
             f"{row['milliseconds_before']:.3f}" if "ratio" in row else "",
@@ -112,13 +112,13 @@ def main() -> None:
         key: sum(1e-3 * row[key] * row["seed_steps"] for row in rows if key in row)
         for key in ("milliseconds", "milliseconds_before")
     }
-    print(f"All units of these kinds: {seconds['milliseconds']:.0f} s of CPU", end="")
+    print(f"All trials of these kinds: {seconds['milliseconds']:.0f} s of CPU", end="")
     print(f", before {seconds['milliseconds_before']:.0f} s." if before else ".")
     document = {
         "command": f"python -m benchmarks.training --only {given.only!r} --steps {given.steps}",
         "machine": {"processor": platform.processor() or platform.machine(), "cores_used": 1},
         "versions": {"carom": carom.__version__, "jax": jax.__version__, "python": platform.python_version()},
-        "cpu_seconds_of_these_units": seconds,
+        "cpu_seconds_of_these_trials": seconds,
         "training": rows,
     }
     given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -22,10 +22,6 @@ VelocityGrid = Literal["sample", "half"]
 """Where velocities live: at the samples t_n as recorded, or at t_{n+1/2} as CD-Lagrange means them."""
 
 
-RestitutionKind = Literal["fixed", "constant", "speed"]
-"""Restitution as stated, or estimated: one number per contact, or a function of the closing speed."""
-
-
 Values = Array | np.ndarray
 """Arrays inside of compiled programs or outside of them."""
 

@@ -15,7 +15,7 @@ from carom.errors import require_range, require_seed
 from carom.estimation import Settings
 from carom.evaluation.compare import rank_models, ranking_table, write_ranking
 from carom.execution.tasks import checkpoint_directory
-from carom.fits.options import names_to_learn
+from carom.fits.plan import recipe_settings
 from carom.storage.input_file import require_file
 from carom.training import TrainingSettings
 
@@ -68,7 +68,7 @@ def compare(
     out = out or recording.with_suffix(".compare.json")
     require_output(out, overwrite=overwrite)
     data, description = read_described(recording, system)
-    ours = Settings(touch=touch, learn=names_to_learn(description.learn, None))
+    ours = recipe_settings(Settings(touch=touch), recording, description.learn)
     paper = replace(settings, touch="observed" if data.has_touch else "none")
     with progress("fitting") as report:
         split, ranked = rank_models(

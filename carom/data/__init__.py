@@ -3,7 +3,6 @@
 from carom.data.io.columns import Columns
 from carom.data.io.recording_file import read_recording, write_recording
 from carom.data.io.system_file import (
-    Learn,
     SystemFile,
     read_described,
     read_system_file,
@@ -17,7 +16,6 @@ from carom.data.split import HeldOut, Split, hold_out
 __all__ = [
     "Columns",
     "HeldOut",
-    "Learn",
     "Recording",
     "Run",
     "Split",

@@ -64,7 +64,7 @@ def forecast_from(
         >>> ball = carom.systems.BouncingBall()
         >>> recording = carom.simulate(ball, steps=150, step_size=0.02, noise=0.1, seed=1)
         >>> fit = carom.fit(recording)
-        >>> ahead = forecast_from(fit.model, ball.start, 50, alternatives=fit.draws)
+        >>> ahead = forecast_from(fit.model, ball.start, 50, alternatives=fit.samples)
         >>> width = (ahead.high - ahead.low)[0, :, 0, 0]
         >>> bool(width[0] == 0 < width[25] < width[50])
         True

@@ -36,6 +36,7 @@ from carom.estimation.solver.iteration import Estimate, Outcome
 from carom.estimation.solver.normal_equations import Unknowns
 from carom.estimation.solver.segments import Partition, partition, spread_out
 from carom.mechanics import Scene
+from carom.models import Mechanism
 from carom.storage.checkpoints import Progress
 from carom.types import State
 
@@ -100,12 +101,12 @@ def fit_recordings(
     settings = settings or Settings()
     if settings.potential == "none":  # no weights to begin from
         settings = replace(settings, starts=1)
-    scene = require_fittable(recordings, settings)
+    scene, template = require_fittable(recordings, settings)
     # The CD-Lagrange step relates velocities to one step size; the exact one takes steps as they come.
     even = all(recording.even for recording in recordings)
     if settings.stepper == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use stepper="auto".')
-    done = Progress(checkpoints, recordings, settings, starts, tuple(seeds), report=progress)
+    done = Progress(checkpoints, recordings, settings, template, starts, tuple(seeds), report=progress)
     first = "constraint_exact" if settings.stepper == "auto" else settings.stepper
     with jax.enable_x64(True):
         fits = [_fit_by(first, recordings, scene, settings, starts, seeds, done)]
@@ -120,15 +121,13 @@ def fit_recordings(
     return [replace(fit, seconds=seconds) for fit in best]
 
 
-def require_fittable(recordings: Sequence[Recording], settings: Settings) -> Scene:
-    """Refuse what these settings cannot be used for, before any work; the scene that the recordings share."""
+def require_fittable(recordings: Sequence[Recording], settings: Settings) -> tuple[Scene, Mechanism]:
+    """Refuse what these settings cannot be used for, before any work; the scene, and what would be fitted."""
     scene = require_scene(recordings, settings)
     for recording in recordings:
         require_moderate(recording)
-    mechanism_to_fit(
-        scene, recordings[0].step_size, settings, stepper_for(scene, settings, "constraint_exact")
-    )
-    return scene
+    stepper = stepper_for(scene, settings, "constraint_exact")
+    return scene, mechanism_to_fit(scene, recordings[0].step_size, settings, stepper)
 
 
 def _doubtful(fit: Fit) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from carom.data import Learn, Recording, Split, hold_out
+from carom.data import Recording, Split, hold_out
 from carom.digits import MISSING, number
 from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
@@ -50,7 +50,7 @@ def rank_models(
     share: float,
     ours: Settings,
     paper: TrainingSettings,
-    learn: Learn,
+    learn: Sequence[str],
     hidden: int = 500,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
@@ -115,10 +115,10 @@ def ranking_table(ranked: Sequence[Ranked], split: Split) -> Table:
     return Table(caption, ("model", "error of a position", "median over runs", "seconds"), tuple(rows))
 
 
-def _untrained(name: str, training: Recording, learn: Learn, hidden: int, seed: int) -> AbstractModel:
+def _untrained(name: str, training: Recording, learn: Sequence[str], hidden: int, seed: int) -> AbstractModel:
     options: dict[str, Any] = {"hidden": hidden}
     if name == "cd-lagrange":
-        options |= {"learn_inertia": learn.masses, "learn_damping": learn.damping}
+        options |= {"learn_inertia": "masses" in learn, "learn_damping": "damping" in learn}
     if name == "vin" and not training.has_velocity:
         options["scheme"] = "stormer_verlet"  # the one that needs positions alone
     return MODELS[name].for_recording(training, key=jax.random.key(seed), **options)

@@ -60,15 +60,13 @@ def fit(
         recording: what that model is trained on.
         settings: those of the recipe.
         learn: parameters to estimate, instead of those in `settings`. Surfaces are always estimated along
-        unless
-            `settings` say otherwise.
+            unless `settings` say otherwise.
         touch: what touch readings mean, instead of what `settings` say; "inferred" by default.
         starts: start states of the runs where they are known exactly.
         seed: of initial weights and minibatches.
         progress: called with the share of the work done, as far as is known.
         checkpoints: a folder where intermediate states are kept: the same call continues there after the
-        process was
-            killed, and gives the same result to the last bit. It is the caller's to remove.
+            process was killed, and gives the same result to the last bit. It is the caller's to remove.
 
     Example:
         >>> import carom

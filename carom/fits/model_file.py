@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from carom.data.io.system_file import Learn, SystemFile, format_system_file, parse_system_file
+from carom.data.io.system_file import SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
 from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
 from carom.mechanics import Scene
@@ -49,7 +49,7 @@ def save_model(
         "kind": kind,
         "options": model.options,
         "step_size": model.step_size,
-        "scene": format_system_file(SystemFile(model.scene, columns=None, step_size=None, learn=Learn())),
+        "scene": format_system_file(SystemFile(model.scene)),
         "notes": dict(notes or {}),
         "versions": {"carom": __version__, "jax": jax.__version__, "numpy": np.__version__},
     }

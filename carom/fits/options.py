@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, Lt
 
-from carom.data.io.system_file import Learn
 from carom.errors import MAXIMUM_SEED, SettingsError
 from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.estimation.settings import Settings
@@ -109,7 +108,7 @@ class FitOptions:
         "sensor.missed" is a field of the option sensor.
         """
         recipe = values.get("recipe", "carom")
-        own = {part.name for part in fields(RECIPES[recipe])}
+        own = {part.name for part in fields(RECIPES[recipe])} - _COMMON
         given = {name: value for name, value in values.items() if name != "recipe" and value is not None}
         if rates := {name: given.pop(name) for name in [*given] if name.startswith("sensor.")}:
             given["sensor"] = TouchSensor(**{name.removeprefix("sensor."): x for name, x in rates.items()})
@@ -169,12 +168,3 @@ def _options() -> dict[str, Option]:
 
 OPTIONS = _options()
 """Every option of a fit by its name."""
-
-
-def names_to_learn(stated: Learn, chosen: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The parameters to estimate: those chosen, else those that the system file states."""
-    if chosen is not None:
-        return chosen
-    restitution = {"constant": ("restitution",), "speed": ("restitution-speed",)}.get(stated.restitution, ())
-    flags = (("surfaces", stated.gap), ("masses", stated.masses), ("damping", stated.damping))
-    return (*restitution, *(name for name, learned in flags if learned))

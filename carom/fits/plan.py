@@ -1,20 +1,22 @@
 """A fit of one recording: what can be refused before it begins, the fit, and its directory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from carom.data import Learn, Recording, Split, SystemFile, hold_out
+from carom.data import Recording, Split, SystemFile, hold_out
 from carom.errors import InputError, SettingsError
 from carom.estimation.detection.trimming import trim
 from carom.estimation.result import Fit
 from carom.estimation.settings import Settings
 from carom.estimation.stages import fit_recording, require_fittable
 from carom.fits.fit_directory import UnfinishedFit, new_fit_directory, save_fit
-from carom.fits.options import FitOptions, PaperSettings, names_to_learn
+from carom.fits.options import FitOptions, PaperSettings
+from carom.forces import AbstractForce
+from carom.mechanics import named_parts
 from carom.models import MODELS, AbstractModel
 from carom.training import TrainingResult, TrainingSettings, stack_models, train_many
 from carom.training.windows import recorded_windows
@@ -144,12 +146,12 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
         recording: its content.
         description: the content of its system file.
     """
-    chosen, learn = options.settings, description.learn
+    chosen = options.settings
     model_options: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     if isinstance(chosen, PaperSettings):
         settings = chosen.training
-        model_options = _model_options(chosen, path, learn)
+        model_options = _model_options(chosen, path, description.learn)
     else:
         most = (max(len(run) for run in recording.runs) - 1) // 4
         # Beyond that, a run with one impact would keep less than half of its samples.
@@ -157,7 +159,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
             raise SettingsError(
                 f"`mask` must lie between 0 and {most} for this recording, not {chosen.mask}."
             )
-        settings = replace(chosen, learn=names_to_learn(learn, options.learn))
+        settings = recipe_settings(chosen, path, description.learn, options.learn)
         if options.around is not None:
             recording, impacts = trim(recording, options.around, mask=chosen.mask)
             if several := sum(count > 1 for count in impacts):
@@ -168,42 +170,61 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
     split = hold_out(recording, options.hold_out)
     # After the split: a recording of two runs may leave one for training.
     if isinstance(chosen, Settings):
-        _require_learnable(options.learn, path, split.training, learn)
+        _require_learnable(options.learn, path, split.training, description.learn)
     names = description.columns.position if description.columns else ()
     return FitPlan(path, recording, split, names, options, settings, model_options, notes)
 
 
+def recipe_settings(
+    settings: Settings, path: Path, stated: Sequence[str], chosen: Sequence[str] | None = None
+) -> Settings:
+    """Settings with the parameters to estimate: those chosen, else those that the system file states.
+
+    Arguments:
+        settings: the rest.
+        path: the file of the recording, for error messages.
+        stated: `[learn] parameters` of its system file.
+        chosen: what takes their place.
+    """
+    try:
+        return replace(settings, learn=tuple(stated if chosen is None else chosen))
+    except SettingsError as error:
+        if chosen is not None:
+            raise
+        reason = str(error).replace("`learn`", "[learn] parameters")
+        raise InputError(f"{path}: in its system file, {reason}") from None
+
+
 def _require_learnable(
-    chosen: tuple[str, ...] | None, path: Path, recording: Recording, learn: Learn
+    chosen: Sequence[str] | None, path: Path, recording: Recording, stated: Sequence[str]
 ) -> None:
     """Refuse parameters that this recording does not have or cannot determine."""
-    scene = recording.scene
-    if chosen is None and learn.masses and recording.bodies == 1:
+    scene, free = recording.scene, {"masses", *named_parts(AbstractForce)}
+    if chosen is None and "masses" in stated and recording.bodies == 1:
         raise InputError(
-            f"{path}: its system file has masses under [learn], but a single body has no mass ratio; set "
-            "masses to false."
+            f"{path}: its system file has masses under [learn], but a single body has no mass ratio; leave "
+            "it out there."
         )
-    chosen = chosen or ()
-    for name in chosen:
+    for name in chosen or ():
         plain = name.removesuffix("-per-run")
         if name != plain and len(recording.runs) == 1:
             raise SettingsError(f"`learn` {name}: there is only one run; learn {plain} instead.")
         if scene is not None and plain == "masses" and scene.bodies == 1:
             raise SettingsError(f"`learn` {name}: a single body has no mass ratio; leave it out.")
-        if scene is not None and plain not in ("masses", "damping") and not scene.contacts:
+        if scene is not None and plain not in free and not scene.contacts:
             raise SettingsError(
                 f"`learn` {name}: the system file has neither walls nor pairs; add them there."
             )
 
 
-def _model_options(settings: PaperSettings, path: Path, learn: Learn) -> dict[str, Any]:
+def _model_options(settings: PaperSettings, path: Path, learn: Sequence[str]) -> dict[str, Any]:
     chosen: dict[str, Any] = {"hidden": settings.hidden}
     if settings.model == "cd-lagrange":
-        chosen |= {"learn_inertia": learn.masses, "learn_damping": learn.damping}
-    elif learn.masses or learn.damping:
+        chosen |= {"learn_inertia": "masses" in learn, "learn_damping": "damping" in learn}
+    elif {"masses", "damping"} & {*learn}:
         raise InputError(
             f"{path}: its system file has masses or damping under [learn], which only the model cd-lagrange "
-            "learns; take another model, or set them to false."
+            "learns; take that model, or leave them out there."
         )
     if settings.model == "vin":
         chosen["scheme"] = settings.scheme

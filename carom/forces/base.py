@@ -1,8 +1,7 @@
 """What a force provides: a potential, or a flow of the velocities that takes energy away.
 
 The two are kept apart so that an integrator can split them: between two half-steps of the dissipative flow
-the path is
-that of a potential, on which the instants of impacts are found.
+the path is that of a potential, on which the instants of impacts are found.
 """
 
 from abc import abstractmethod

@@ -3,9 +3,8 @@
     U(x) = E/√h · w · softplus(W (x − c)/s + b)
 
 with the centre c and half range s of the data, an energy E and h hidden units. In these units one prior on
-the weights
-serves every recording, whatever its units are; smoothness, not the size of weights, is what restrains the
-force.
+the weights serves every recording, whatever its units are; smoothness, not the size of weights, is what
+restrains the force.
 """
 
 from abc import abstractmethod
@@ -24,8 +23,7 @@ from carom.types import Coordinates, PerBody, Values
 
 COLLOCATION_POINTS, WIDER = 32, 3.0
 """Where smoothness is judged: so many points along one coordinate, twice as many among more of them, and as
-many
-again in a region so many times as wide, since a model is also used outside of the data."""
+many again in a region so many times as wide, since a model is also used outside of the data."""
 WEIGHTS: dict[str, Any] = {"deviation": 3.0, "network": True}
 """The prior on weights is weak, as smoothness restrains them."""
 
@@ -248,8 +246,7 @@ class LinearisedPotentialForce(AbstractPotential):
     """A learned potential to first order in a change of its weights: U(q; θ) + ∂U/∂θ · δθ.
 
     The Laplace approximation is exact for this one. A network with changed weights would bend where the data
-    determine
-    only what the weights do together.
+    determine only what the weights do together.
     """
 
     base: AbstractLearnedPotential

@@ -28,24 +28,25 @@ from carom.types import PerContact, Scalar, State, Values, VelocityGrid
 Detection = Literal["arrival", "departure"]
 """Where a CD-Lagrange step tests its gaps: at the drifted position, or where the step begins."""
 MAX_IMPACTS = 8
-"""Impacts resolved within one step at most, and no more than one beyond the number of bodies: a body that
-makes more
-has come to rest on the surface."""
+"""Resolved within one step at most, by default."""
 
 
 class ConstraintExact(AbstractStepper):
     """Velocity Verlet up to the instant of contact, an impact there, and on.
 
     Forces that depend on the velocity are split off, half before and half after, so that the path inside the
-    step is that
-    of a potential.
+    step is that of a potential.
     """
 
     name: ClassVar[str] = "constraint_exact"
+    max_impacts: int | None = eqx.field(static=True, default=None)
+    """Within one step; by default one more than there are bodies, and no more than `MAX_IMPACTS`: a body that
+    makes
+    more has come to rest on the surface."""
 
     @classmethod
-    def for_scene(cls, scene: Scene) -> "ConstraintExact":
-        return cls()
+    def for_scene(cls, scene: Scene, *, max_impacts: int | None = None) -> "ConstraintExact":
+        return cls(max_impacts)
 
     def stated(self) -> dict[str, Any]:
         return {}
@@ -75,7 +76,7 @@ class ConstraintExact(AbstractStepper):
                 geometry=mechanism.geometry,
                 restitution=mechanism.restitution_at,
                 friction=mechanism.friction_coefficient(),
-                max_impacts=min(len(state.position) + 1, MAX_IMPACTS),
+                max_impacts=self.max_impacts or min(len(state.position) + 1, MAX_IMPACTS),
                 modes=modes,
             )
             contact, instant = report.contact, report.instant

@@ -1,10 +1,8 @@
 """Configuration spaces: how positions move along velocities.
 
 Velocities are tangent vectors. A step moves positions by a retraction, Q⁺ = Q ⊞ hV, and carries momentum
-along,
-M V → Ad*(hV) M V. For points ⊞ is addition and momentum stays as it is, which is the paper's scheme; for
-rotations ⊞ is
-the exponential map and Ad* is the gyroscopic term.
+along, M V → Ad*(hV) M V. For points ⊞ is addition and momentum stays as it is, which is the paper's scheme;
+for rotations ⊞ is the exponential map and Ad* is the gyroscopic term.
 """
 
 from abc import abstractmethod

@@ -2,15 +2,13 @@
 nowhere else.
 
 A candidate contact j joins a body to a wall or two bodies. With the signs s_jk (+1 for the first body, −1 for
-the
-second) its relative position is r = Σ_k s_jk q_k, and its gap, negative in overlap,
+the second) its relative position is r = Σ_k s_jk q_k, and its gap, negative in overlap,
 
     g = max_p (n_p·r − offset_p)    where the surface is flat: a wall, or two bodies on a line
     g = |r| − offset                for two bodies in the plane or in space
 
 Everything else follows: the normal n = ∂g/∂r, the rows G_jk = s_jk n of the contact Jacobian, and the rate of
-the gap
-u = G V, negative when closing. All functions take leading batch axes, and JAX or NumPy arrays.
+the gap u = G V, negative when closing. All functions take leading batch axes, and JAX or NumPy arrays.
 """
 
 from dataclasses import dataclass
@@ -120,7 +118,8 @@ class Contacts(eqx.Module):
         if self.curved is None:
             return flat
         offset = xp.asarray(self.offset, dtype=relative.dtype)[:, 0]
-        return xp.where(xp.asarray(self.curved), xp.sqrt(self._square(relative)) - offset, flat)
+        distance = xp.where(xp.any(relative != 0, axis=-1), xp.sqrt(self._square(relative)), 0.0)
+        return xp.where(xp.asarray(self.curved), distance - offset, flat)
 
     def normal_of(self, relative: Vectors) -> Vectors:
         """n = ∂g/∂r, the direction in which every gap opens fastest."""
@@ -162,8 +161,7 @@ class ContactGeometry(eqx.Module):
     """The candidate contacts of a scene: which bodies they join, and where their surfaces are.
 
     Which bodies they join is fixed when a program is compiled; where the surfaces are is not, so that scenes
-    of
-    one kind share their programs.
+    of one kind share their programs.
 
     Example:
         >>> floor = ContactGeometry(bodies=1, dimension=1, candidates=(Wall(body=0, normal=(1.0,)),))

@@ -5,8 +5,8 @@ A part (a force, a contact law, the bodies, the geometry) marks a field as a par
     coefficient: Float[Array, "bodies"] = parameter("drag", "quadratic drag", unit="1/length", lower=0.0)
 
 By that alone the number can be learned under the name "drag", bounded, reported with its error and saved.
-Which
-parameters are free, and which contacts, bodies or runs share a value, belongs to a fit and not to the part.
+Which parameters are free, and which contacts, bodies or runs share a value, belongs to a fit and not to the
+part.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,8 +47,7 @@ class ParameterSpec:
         axis: what the entries along the first axis belong to.
         terms: names of the entries along a second axis.
         logarithm: whether the field holds the logarithm of a positive number, of which only ratios to the
-        first
-            entry can be determined.
+            first entry can be determined.
         pooled: whether values that differ from run to run scatter about the common one by an estimated
             standard deviation, rather than each on its own.
         network: whether these are weights of a network, which are not reported.

@@ -1,8 +1,8 @@
 """Mechanisms: bodies, forces, contacts and a stepper, composed from parts.
 
 A system is a mechanism whose numbers are constants; a model is the same kind of mechanism, some of whose
-numbers are
-estimated and some of whose forces are networks. Nothing here knows which forces or laws there are.
+numbers are estimated and some of whose forces are networks. Nothing here knows which forces or laws there
+are.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,8 @@ from carom.types import Coordinates, PerContact, Scalar, State
 
 Potential = Literal["shared", "pairs", "joint", "none"]
 """What a learned potential depends on: every body moves in the same field ("shared"), or each two act on each
-other
-by their distance besides ("pairs"), or it is any function of all coordinates ("joint"), or there is none
-("none")."""
+other by their distance besides ("pairs"), or it is any function of all coordinates ("joint"), or there is
+none ("none")."""
 POTENTIALS: dict[Potential, tuple[str, ...]] = {
     "shared": ("potential",),
     "pairs": ("potential", "pair-potential"),
@@ -60,7 +59,7 @@ class Mechanism(AbstractModel):
         >>> ball = Mechanism.of(scene, 0.1, forces=[UniformGravity(jnp.array([-10.0]))])
         >>> after, contact = ball.advance(State(jnp.array([[0.1]]), jnp.array([[-1.0]])))
         >>> round(float(after.velocity[0, 0]), 3), bool(contact[0] > 0)
-        (-0.366, True)
+        (0.598, True)
     """
 
     bodies: Points

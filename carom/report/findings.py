@@ -258,10 +258,8 @@ class Findings:
         closing = closing[closing > 0]
         if not len(closing):
             return ()
-        grid, contacts = (
-            np.linspace(closing.min(), closing.max(), POINTS),
-            np.arange(self.model.scene.contacts),
-        )
+        grid = np.linspace(0.9 * closing.min(), 1.1 * closing.max(), POINTS)
+        contacts = np.arange(self.model.scene.contacts)
         rates = jnp.asarray(np.repeat(-grid[:, None], len(contacts), axis=1), "float32")
         laws = lambda model: jax.vmap(model.restitution_at)(rates).T  # noqa: E731
         curves = self._curves(contacts, np.tile(grid, (len(contacts), 1)), laws)

@@ -84,7 +84,7 @@ def parameter_table(findings: Findings) -> Table | None:
 
 def diagnostics(findings: Findings) -> list[str]:
     """What the model does not explain, according to the fit."""
-    messages = findings.fit.notes.get("misfit")
+    messages = findings.fit.notes.get("diagnostics")
     return [message for message in messages if isinstance(message, str)] if isinstance(messages, list) else []
 
 

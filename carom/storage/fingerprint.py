@@ -1,6 +1,8 @@
 """A hash of everything that a result depends on, the same in every process."""
 
 import hashlib
+import inspect
+import os
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -30,12 +32,25 @@ def source_hash() -> str:
     return digest.hexdigest()
 
 
+@cache
+def _class_name(kind: type) -> str:
+    """The name of a class; of one that is defined elsewhere, such as a force of one's own, with a hash of its
+    code."""
+    if kind.__module__.split(".")[0] == "carom":
+        return kind.__name__
+    try:
+        source = inspect.getsource(kind)
+    except (OSError, TypeError):  # typed at a prompt: good for this process alone
+        source = f"{os.getpid()} {id(kind)}"
+    return f"{kind.__module__}.{kind.__qualname__} {hashlib.sha256(source.encode()).hexdigest()}"
+
+
 def _canonical(value: Any) -> str:
     if is_dataclass(value) and not isinstance(value, type):
         inside = ", ".join(
             f"{field.name}={_canonical(getattr(value, field.name))}" for field in fields(value)
         )
-        return f"{type(value).__name__}({inside})"
+        return f"{_class_name(type(value))}({inside})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_canonical(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from carom.compilation import full_precision
@@ -15,6 +16,7 @@ from carom.contact_laws import ConstantRestitution, CoulombFriction
 from carom.errors import InputError
 from carom.forces import AbstractForce, AbstractPotential, LinearDamping
 from carom.integrators import BY_GAP, AbstractStepper, CDLagrange, ConstraintExact, prepend, rollout
+from carom.integrators.steppers import MAX_IMPACTS
 from carom.mechanics import ContactGeometry, Masses, Points, Projection, Scene, kinetic_energy
 from carom.models.mechanism import Mechanism
 from carom.types import Coordinates, PerBody, Scalar, State, Trajectory, VelocityGrid
@@ -93,9 +95,13 @@ class AbstractSystem(eqx.Module):
             geometry=geometry,
             restitution=ConstantRestitution(jnp.full(every, self.restitution)),
             friction=None if friction is None else CoulombFriction(jnp.full(every, friction)),
-            stepper=ConstraintExact() if stepper is None else stepper,
+            stepper=ConstraintExact(MAX_IMPACTS) if stepper is None else stepper,
             step_size=step_size,  # pyright: ignore[reportArgumentType]
         )
+
+    def inertia(self, dtype: DTypeLike = float) -> Masses:
+        """M."""
+        return Masses(jnp.asarray(self.masses, dtype))
 
     def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
         """F = −∂U/∂q − C v, with C = `damping` times the inertia's unit."""
@@ -103,7 +109,7 @@ class AbstractSystem(eqx.Module):
 
     def energy(self, state: State) -> Float[Array, ""]:
         """½ vᵀ M v + U(q)."""
-        inertia = Masses(jnp.asarray(self.masses, state.position.dtype))
+        inertia = self.inertia(state.position.dtype)
         return kinetic_energy(inertia, state.velocity) + self.potential(state.position)
 
     def energies(self, trajectory: Trajectory) -> np.ndarray:

@@ -71,7 +71,7 @@ def floor_trajectory(
             # The remaining bounces last 2 speed / (g (1 − e)) together: past the resolution of time, none.
             rests = acceleration < 0 and 2 * speed <= -1e-12 * acceleration * (1 - restitution)
             after = surface, speed
-        return np.array((surface, 0.0) if rests else after), np.ones(1, bool), rests
+        return np.array((surface, 0.0) if rests else after), np.ones(1, bool), bool(rests)
 
     state = np.array([float(start.position[0, 0]), float(start.velocity[0, 0])])
     return _by_impacts(fly, impact, state, times, contacts=1)

@@ -99,7 +99,7 @@ def test_restitution_from_a_recording(channels, tmp_path, capsys):
     recording.write_text("\n".join(map(",".join, rows)) + "\n")
     recording.with_suffix(".toml").write_text(
         "[system]\nbodies = 1\ndimension = 1\nrestitution = 0.5\n\n"
-        '[[wall]]\nbody = 1\nnormal = [1.0]\n\n[learn]\nrestitution = "constant"\n'
+        '[[wall]]\nbody = 1\nnormal = [1.0]\n\n[learn]\nparameters = ["restitution", "surfaces"]\n'
     )
     capsys.readouterr()
 
@@ -153,7 +153,7 @@ def test_missing_cells_and_steps_that_vary(tmp_path, capsys):
     recording.write_text("\n".join(["t,q1,v1", *rows]) + "\n")
     system = (
         "[system]\nbodies = 1\ndimension = 1\nrestitution = 0.5\n\n"
-        '[[wall]]\nbody = 1\nnormal = [1.0]\n\n[learn]\nrestitution = "constant"\n'
+        '[[wall]]\nbody = 1\nnormal = [1.0]\n\n[learn]\nparameters = ["restitution", "surfaces"]\n'
     )
     recording.with_suffix(".toml").write_text(system)
     with pytest.raises(SystemExit) as stop:

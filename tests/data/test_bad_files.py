@@ -423,8 +423,7 @@ touch = ["touch1", "touch2"]
 step_size = 0.02
 
 [learn]
-masses = false
-damping = false
+parameters = []
 """
 
 
@@ -443,7 +442,7 @@ SYSTEM_FILES = [
     Case("folder", "ball.toml", Path.mkdir, ("folder",)),
     Case("empty", "ball.toml", b"", ("empty",)),
     Case("large", "ball.toml", b"#" * (2**20 + 1), ("1 MiB",)),
-    Case("latin-1", "ball.toml", (SYSTEM + "# é\n").encode("latin-1"), ("line 31", "UTF-8")),
+    Case("latin-1", "ball.toml", (SYSTEM + "# é\n").encode("latin-1"), ("line 30", "UTF-8")),
     Case("not toml", "ball.toml", "[system]\nbodies: 2\n", ("not TOML", "line 2")),
     Case("csv", "ball.toml", csv(), ("not TOML", "line 1")),
     Case("key twice", "ball.toml", "[system]\nbodies = 2\nbodies = 3\n", ("not TOML", "overwrite")),
@@ -452,7 +451,7 @@ SYSTEM_FILES = [
     Case("dotted endlessly", "ball.toml", "a." * DEEP + "a = 1", ("line 1", "dots")),
     Case("dotted digits", "ball.toml", "\n" + "1." * DEEP + "1 = 1", ("line 2", "dots")),
     Case("dotted quotes", "ball.toml", '"=".' * DEEP + "1 = 1", ("line 1", "dots")),
-    Case("no system", "ball.toml", "[learn]\nmasses = true\n", ("[system]", "missing", "bodies")),
+    Case("no system", "ball.toml", "[learn]\nparameters = []\n", ("[system]", "missing", "bodies")),
     Case("system is a number", "ball.toml", "system = 1\n", ("[system]", "must be a table")),
     Case("comments only", "ball.toml", "# nothing\n", ("[system]", "missing")),
     wrong("wrong table", "[sampling]", "[sampeling]", "sampeling", "did you mean sampling"),
@@ -473,7 +472,7 @@ SYSTEM_FILES = [
         "the names here are first, second, offset",
     ),
     wrong("wrong column", "velocity = [", "velocities = [", "[columns], velocities", "did you mean velocity"),
-    wrong("wrong key of learn", "damping", "dampening", "[learn], dampening", "did you mean damping"),
+    wrong("wrong key of learn", "parameters", "parametres", "[learn], parametres", "did you mean parameters"),
     wrong("wrong key of sampling", "step_size", "stepsize", "[sampling], stepsize", "did you mean step_size"),
     wrong("single brackets", "[[wall]]", "[wall]", "[[wall]]", "two brackets"),
     wrong("bodies missing", "bodies = 2\n", "", "[system], bodies", "missing"),
@@ -582,13 +581,20 @@ SYSTEM_FILES = [
         'missing = ["velocity", "velocity"]',
         "[sampling], missing",
     ),
-    wrong("learn a number", "masses = false", "masses = 1", "[learn], masses", "true or false, not 1"),
-    wrong("learn in words", "damping = false", 'damping = "no"', "[learn], damping", 'not "no"'),
-    wrong("restitution learned", "damping = false", 'restitution = "yes"', "[learn], restitution", '"speed"'),
-    wrong("restitution a flag", "damping = false", "restitution = true", "[learn], restitution", "true"),
-    wrong("gap in words", "damping = false", 'gap = "free"', "[learn], gap", "true or false", '"free"'),
-    wrong("date", "damping = false", "damping = 1979-05-27", "[learn], damping", "1979-05-27"),
-    wrong("control characters", "damping = false", 'damping = "a\\nb\\u001b[31m"', "[learn], damping"),
+    wrong("learn a flag", "parameters = []", "parameters = true", "[learn], parameters", "a list of names"),
+    wrong("learn a word", "parameters = []", 'parameters = "masses"', "[learn], parameters", 'not "masses"'),
+    wrong("learn numbers", "parameters = []", "parameters = [1]", "[learn], parameters", "not 1"),
+    wrong("learn a table", "[learn]\nparameters = []", "[[learn]]", "[learn]", "must be a table"),
+    wrong(
+        "flags of version 0.9",
+        "parameters = []",
+        'damping = false\nmasses = true\nrestitution = "speed"',
+        "[learn]: restitution and masses and damping are now",
+        'parameters = ["restitution-speed", "masses", "surfaces"]',
+    ),
+    wrong("surfaces of 0.9", "parameters = []", "gap = false", "[learn]: gap is now", "parameters = []"),
+    wrong("date", "parameters = []", "parameters = 1979-05-27", "[learn], parameters", "1979-05-27"),
+    wrong("control characters", "parameters = []", 'parameters = "a\\nb\\u001b[31m"', "[learn], parameters"),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carom.data import Columns, Learn, SystemFile, read_recording, read_system_file, write_system_file
+from carom.data import Columns, SystemFile, read_recording, read_system_file, write_system_file
 from carom.errors import InputError
 from carom.mechanics import Pair, Scene, Wall
 
@@ -44,7 +44,7 @@ touch = ["hit_a", "hit_b"]
 step_size = 0.02
 
 [learn]
-masses = true
+parameters = ["masses", "surfaces"]
 """
 MEANING = SystemFile(
     Scene(
@@ -59,7 +59,7 @@ MEANING = SystemFile(
     ),
     Columns(("x_a", "x_b"), ("v_a", "v_b"), ("hit_a", "hit_b"), "seconds", "trial"),
     0.02,
-    Learn(masses=True),
+    ("masses", "surfaces"),
 )
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -168,7 +168,7 @@ def test_reading_gives_what_was_written(data: st.DataObject, tmp_path_factory):
         scene,
         data.draw(st.sampled_from([None, columns])),
         data.draw(st.none() | st.floats(5e-324, 1e308)),
-        Learn(masses=data.draw(st.booleans()), damping=data.draw(st.booleans())),
+        data.draw(st.sampled_from([(), ("surfaces",), ("restitution-per-run", "masses")])),
         data.draw(st.sampled_from([(), ("velocity",), ("position", "velocity")])),
     )
     path = tmp_path_factory.mktemp("round") / "ball.toml"

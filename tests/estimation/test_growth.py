@@ -128,5 +128,5 @@ def test_starts_of_a_long_recording_are_compared_on_a_part(monkeypatch):
 
 def test_what_memory_does_not_hold_is_refused(monkeypatch):
     monkeypatch.setattr(latent, "device_memory", lambda: 1000)
-    with pytest.raises(InputError, match="--around"):
+    with pytest.raises(InputError, match="around"):
         carom.fit(bouncing(150))

@@ -180,4 +180,4 @@ def test_a_fit_that_must_be_told_of_impacts_says_so():
     known, ones = np.array([True, False]), np.ones(2)
     assert diagnose(residuals, near, ones, ones, known, ones).messages == ()
     (message,) = diagnose(residuals, near, ones, ones, known, ones, by_gap=False).messages
-    assert "told when impacts take place" in message
+    assert "only with its impacts prescribed" in message

@@ -77,7 +77,7 @@ def test_several_recordings_together_are_each_as_if_alone(plain):
 def test_twenty_bounces_are_followed_to_the_end(seed):
     """Segments that grew from 20 samples to 2000 at once lost their phase, and the fit its optimum."""
     fit = carom.fit(ball(seed, restitution=1.0, steps=2854, noise=0.2))
-    assert fit.model.scheme == "constraint_exact"
+    assert fit.model.stepper.name == "constraint_exact"
     assert fit.by_gap
     np.testing.assert_allclose(fit.noise, 0.2, rtol=0.05)
     (surface,) = fit.parameters
@@ -85,7 +85,7 @@ def test_twenty_bounces_are_followed_to_the_end(seed):
 
 
 def test_segments_grow_by_whole_numbers():
-    with pytest.raises(carom.InputError, match="multiple of the one before"):
+    with pytest.raises(carom.InputError, match="multiple of the previous"):
         carom.fit(ball(0), settings=Settings(horizons=(20, 50)))
 
 
@@ -114,7 +114,7 @@ def test_steps_may_vary():
     fit = carom.fit(uneven(9), learn=RESTITUTION)
     for parameter, truth in zip(fit.parameters, (0.8, 0.0), strict=True):
         assert_within(parameter, truth)
-    assert fit.model.scheme == "constraint_exact"
+    assert fit.model.stepper.name == "constraint_exact"
     np.testing.assert_allclose(fit.noise, 0.1, rtol=0.15)
 
 

@@ -1,6 +1,7 @@
 """Parts defined outside of the package: simulated, learned with an error, reported and saved; no other file
 knows."""
 
+import inspect
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 import carom
 from carom.fits import load_fit_directory, save_fit
 from carom.forces import UniformGravity
+from carom.storage.fingerprint import _class_name, fingerprint
 from carom.systems import ComposedSystem
 from tests.extension.air_drag import AirDrag
 from tests.extension.soft_law import SoftRestitution
@@ -39,9 +41,12 @@ def fit(recording):
     return carom.fit(recording, settings=settings)
 
 
-def test_every_extension_is_one_short_file():
+def test_every_extension_is_one_short_file_that_the_documentation_shows():
+    page = (HERE.parents[1] / "docs/extending.md").read_text(encoding="utf-8")
     for name in ("air_drag", "soft_law", "spring_system"):
-        assert len((HERE / f"{name}.py").read_text().splitlines()) < 60
+        text = (HERE / f"{name}.py").read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 60
+        assert f"```python\n{text}```" in page
 
 
 def test_a_force_of_ones_own_is_simulated(falling):
@@ -74,7 +79,7 @@ def test_a_force_of_ones_own_is_saved_and_reported(fit, recording, tmp_path):
     from carom.report import write_report
 
     write_report(directory, tmp_path / "page.html")
-    assert "drag of the air" in (tmp_path / "page.html").read_text()
+    assert "Drag of the air" in (tmp_path / "page.html").read_text()
 
 
 def test_a_contact_law_of_ones_own_is_learned():
@@ -103,3 +108,14 @@ def test_a_system_of_ones_own_is_recorded_and_fitted():
     fit = carom.fit(recording, learn=["restitution"])
     values = [parameter for parameter in fit.parameters if parameter.key == "restitution"]
     assert all(abs(value.value - bead.restitution) < 4 * value.standard_error for value in values)
+
+
+def test_programs_and_checkpoints_know_the_code_of_parts_from_elsewhere(monkeypatch):
+    """Other code under the same name must not be served by a program that was compiled for the old one."""
+    drag = AirDrag(np.zeros(1))
+    before = fingerprint(drag)
+    assert fingerprint(drag) == before
+    monkeypatch.setattr(inspect, "getsource", lambda kind: "other code")
+    _class_name.cache_clear()
+    assert fingerprint(drag) != before
+    _class_name.cache_clear()

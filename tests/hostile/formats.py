@@ -16,7 +16,6 @@ import carom
 from carom.cli.arguments import state_from_numbers
 from carom.data import (
     Columns,
-    Learn,
     Recording,
     Run,
     SystemFile,
@@ -55,7 +54,7 @@ from carom.reproduction.paper.trials import load_trials
 from carom.storage.checkpoints import Progress
 from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors
-from carom.training import together
+from carom.training import stack_models
 from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
 from tests.reproduction.measured.test_recordings import folder_of
 from tests.reproduction.synthetic_trials import write_trials
@@ -147,7 +146,7 @@ def read_as_recording(suffix: str) -> Callable[[Path], object]:
 
 def system_files(_: Path) -> list[bytes]:
     columns = Columns(("x_a", "y_a", "x_b", "y_b"), ("v", "w", "vb", "wb"), ("hit", "hit_b"), "s", "trial")
-    learn = Learn(masses=True, damping=True, restitution="speed", gap=False)
+    learn = ("masses", "damping", "restitution-speed")
     good = (
         SystemFile(BALL),
         SystemFile(PLANE, columns, 0.1, learn, ("velocity",)),
@@ -159,7 +158,7 @@ def system_files(_: Path) -> list[bytes]:
 def models() -> list:
     key = jax.random.key(0)
     return [
-        Mechanism(BALL, 0.02, hidden=4, key=key),
+        Mechanism.for_recording(ball(), hidden=4, key=key),
         CDLagrangeNetwork(PLANE, 0.02, hidden=3, learn_inertia=True, key=key),
         ContactResNet(BALL, 0.02, hidden=3, contact_hidden=(2,), key=key),
         ResNet(PLANE, 0.02, hidden=3, key=key),
@@ -168,7 +167,7 @@ def models() -> list:
 
 NOTES: dict[str, Any] = {
     "recording": "ball.csv", "recording_sha256": "0" * 64, "settings": {"touch": "inferred"}, "seed": 0,
-    "hold_out": 0.2, "names": ["height"], "noise": [0.01, None], "misfit": ["The residuals are large."],
+    "hold_out": 0.2, "names": ["height"], "noise": [0.01, None], "diagnostics": ["The residuals are large."],
     "impacts": [[[3, 0]]], "log_likelihood": 12.5, "start": [0.3, 0.0],
     "parameters": [
         {"name": "restitution", "value": 0.8, "standard_error": 0.01, "low": 0.78, "high": 0.82, "words": "e"}
@@ -197,9 +196,11 @@ def fit_directory(damaged: str) -> Callable[[Path], list[bytes]]:
 
     def prepare(folder: Path) -> list[bytes]:
         recording = ball(runs=2)
-        trained = [Mechanism(BALL, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
+        trained = [
+            Mechanism.for_recording(recording, hidden=4, key=jax.random.key(seed)) for seed in range(3)
+        ]
         save_model(trained[0], folder / MODEL, notes=NOTES)
-        save_posterior(together(trained[1:]), folder / POSTERIOR)
+        save_posterior(stack_models(trained[1:]), folder / POSTERIOR)
         motions = {
             f"{number}.{channel}": getattr(run, channel)
             for number, run in enumerate(hold_out(recording, NOTES["hold_out"]).training.runs)

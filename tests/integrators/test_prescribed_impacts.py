@@ -1,4 +1,5 @@
-"""Scheduled contacts: the same step where the schedule is true, its continuation where an impact slips out.
+"""Prescribed contacts: the same step where the prescription is true, its continuation where an impact slips
+out.
 
 Problems are built backwards from the instant of impact, under constant accelerations, so that every state is
 known in closed form: parabolas either side of v⁺ = v⁻ − (1 + e) u M⁻¹Gᵀ/S.
@@ -112,29 +113,30 @@ PROBLEMS = {"ball": ball, "cradle": cradle, "oblique wall": oblique, "discs": di
 
 
 @cache
-def compiled(geometry: ContactGeometry):
+def compiled(bodies: int, dimension: int, candidates: tuple):
     """The step under constant accelerations, one program per geometry."""
+    geometry = ContactGeometry(bodies, dimension, candidates)
 
     @jax.jit
-    def step(position, velocity, acceleration, masses, restitution, schedule):
+    def step(position, velocity, acceleration, masses, restitution, modes):
         return constraint_exact_step(
             State(position, velocity),
             H,
             inertia=Masses(masses),
             force=lambda q: masses[:, None] * acceleration,
             geometry=geometry,
-            restitution=jnp.full((len(geometry.candidates),), restitution),
-            modes=schedule,
+            restitution=jnp.full((len(geometry),), restitution),
+            modes=modes,
         )
 
     return step
 
 
-def advance(problem: Problem, position, velocity, schedule):
+def advance(problem: Problem, position, velocity, mode):
     """One step of the problem's bodies from another state."""
-    arguments = (problem.acceleration, problem.masses, problem.restitution)
-    schedule = np.broadcast_to(schedule, (len(problem.geometry.candidates),))
-    return compiled(problem.geometry)(position, velocity, *arguments, jnp.asarray(schedule))
+    arguments, geometry = (problem.acceleration, problem.masses, problem.restitution), problem.geometry
+    step = compiled(geometry.bodies, geometry.dimension, geometry.candidates)
+    return step(position, velocity, *arguments, jnp.full(len(geometry), mode))
 
 
 def assert_state(state, position, velocity, **tolerance):
@@ -145,18 +147,18 @@ def assert_state(state, position, velocity, **tolerance):
 @pytest.mark.parametrize("name", PROBLEMS)
 @settings(max_examples=25)
 @given(seed=seeds, share=st.floats(0.05, 0.95))
-def test_a_true_schedule_changes_nothing(name, seed, share):
+def test_a_true_prescription_changes_nothing(name, seed, share):
     problem = PROBLEMS[name](np.random.default_rng(seed))
     start, end = problem.start(share * H), problem.end((1 - share) * H)
     assume(problem.geometry.gap(jnp.asarray(end[0]))[0] > 1e-3)  # one impact only
     free, report = advance(problem, *start, BY_GAP)
     assert report.contact.all()
     np.testing.assert_array_equal(report.instant, [0.5])
-    scheduled, report = advance(problem, *start, PRESCRIBED)
+    prescribed, report = advance(problem, *start, PRESCRIBED)
     assert report.contact.all()
     assert not report.exhausted
-    assert_state(scheduled, free.position, free.velocity, rtol=1e-12, atol=1e-12)
-    assert_state(scheduled, *end, rtol=1e-11, atol=1e-11)
+    assert_state(prescribed, free.position, free.velocity, rtol=1e-12, atol=1e-12)
+    assert_state(prescribed, *end, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(report.instant, [share], atol=1e-10)
 
 
@@ -177,13 +179,13 @@ def test_an_impact_outside_its_step(name, seed, share):
 @settings(max_examples=20)
 @given(seed=seeds, share=st.floats(0.7, 1.3))
 def test_neighbouring_steps_share_an_impact(name, seed, share):
-    """Under constant forces it does not matter which of two steps an impact is scheduled in."""
+    """Under constant forces it does not matter which of two steps an impact is prescribed in."""
     problem = PROBLEMS[name](np.random.default_rng(seed))
     assume(np.sum(problem.row * problem.start(share * H)[1]) < -0.1)
     ends = []
-    for schedule in ((PRESCRIBED, EXCLUDED), (EXCLUDED, PRESCRIBED)):
-        middle, _ = advance(problem, *problem.start(share * H), schedule[0])
-        ends.append(advance(problem, middle.position, middle.velocity, schedule[1])[0])
+    for pair in ((PRESCRIBED, EXCLUDED), (EXCLUDED, PRESCRIBED)):
+        middle, _ = advance(problem, *problem.start(share * H), pair[0])
+        ends.append(advance(problem, middle.position, middle.velocity, pair[1])[0])
     assert_state(ends[0], ends[1].position, ends[1].velocity, rtol=1e-10, atol=1e-10)
 
 
@@ -200,7 +202,7 @@ def test_excluded_contacts_let_bodies_pass(name, seed, share):
 
 
 def test_an_excluded_floor_does_not_carry():
-    """A ball at rest on the floor falls through it where the schedule says so, else it stays."""
+    """A ball at rest on the floor falls through it where the modes says so, else it stays."""
     problem = ball(np.random.default_rng(0))
     start = (np.zeros((1, 1)), np.zeros((1, 1)))
     stays, report = advance(problem, *start, BY_GAP)
@@ -212,7 +214,7 @@ def test_an_excluded_floor_does_not_carry():
 
 
 @jax.jit
-def bent(parameters, schedule):
+def bent(parameters, modes):
     """A step of two unlike balls under a nonlinear force.
 
     The parameters are q, v, e and the distance q₁ − q₂ at which the balls meet.
@@ -226,7 +228,7 @@ def bent(parameters, schedule):
         force=lambda q: -8 * jnp.sin(q + shift),
         geometry=ContactGeometry(2, 1, chain(2)),
         restitution=jnp.full((1,), restitution),
-        modes=schedule,
+        modes=modes,
     )
     return jnp.concatenate([(state.position + shift)[:, 0], state.velocity[:, 0]])
 
@@ -234,9 +236,9 @@ def bent(parameters, schedule):
 bent_derivative = jax.jit(jax.jacfwd(bent))
 
 
-def bent_difference(parameters, schedule, size=1e-6):
+def bent_difference(parameters, modes, size=1e-6):
     """The derivative by central differences."""
-    return central_difference(lambda p: bent(jnp.asarray(p), schedule), parameters, size)
+    return central_difference(lambda p: bent(jnp.asarray(p), modes), parameters, size)
 
 
 @pytest.mark.parametrize("boundary", [0, 1])
@@ -244,7 +246,7 @@ def bent_difference(parameters, schedule, size=1e-6):
 def test_nothing_jumps_at_the_ends_of_a_step(seed, boundary):
     """A surface that moves by a millionth either way takes the impact into the step or out of it."""
     random = np.random.default_rng(seed)
-    scheduled, excluded, by_gap = (jnp.array([plan]) for plan in (PRESCRIBED, EXCLUDED, BY_GAP))
+    prescribed, excluded, by_gap = (jnp.array([plan]) for plan in (PRESCRIBED, EXCLUDED, BY_GAP))
     q, v = random.normal(size=2), random.normal(size=2)
     v[1] = v[0] + random.uniform(2, 4)
     centre = np.concatenate([q, v, [random.uniform(0.2, 1), 0.0]])
@@ -252,16 +254,16 @@ def test_nothing_jumps_at_the_ends_of_a_step(seed, boundary):
     centre[5] = reached[0] - reached[1]  # the balls meet just where the step begins or ends
     move = 1e-6 * np.eye(6)[5]
 
-    def either_side(function, schedule):
+    def either_side(function, modes):
         places = (jnp.asarray(centre + side * move) for side in (-1, 0, 1))
-        return [np.asarray(function(place, schedule)) for place in places]
+        return [np.asarray(function(place, modes)) for place in places]
 
-    low, here, high = either_side(bent, scheduled)
-    slopes = either_side(bent_derivative, scheduled)
+    low, here, high = either_side(bent, prescribed)
+    slopes = either_side(bent_derivative, prescribed)
     np.testing.assert_allclose(slopes[0], slopes[2], atol=1e-3)
     np.testing.assert_allclose(high - here, 1e-6 * slopes[1][:, 5], atol=1e-10)
     np.testing.assert_allclose(here - low, 1e-6 * slopes[1][:, 5], atol=1e-10)
-    np.testing.assert_allclose(slopes[1], bent_difference(centre, scheduled), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(slopes[1], bent_difference(centre, prescribed), rtol=1e-5, atol=1e-6)
     if boundary == 1:  # the gap alone sees the impact on one side only
         low, _, high = either_side(bent, by_gap)
         assert np.abs(high - low).max() > 0.5
@@ -277,15 +279,15 @@ def test_derivatives_where_an_impact_lies_outside(seed):
     speed[1] = speed[0] + random.uniform(1, 4)
     q = np.array([0.2, 0.2]) - share * H * speed
     parameters = np.concatenate([q, speed, [random.uniform(0.2, 1), 0.0]])
-    scheduled = jnp.array([PRESCRIBED])
-    found = bent_derivative(jnp.asarray(parameters), scheduled)
-    np.testing.assert_allclose(found, bent_difference(parameters, scheduled), rtol=1e-5, atol=1e-6)
+    prescribed = jnp.array([PRESCRIBED])
+    found = bent_derivative(jnp.asarray(parameters), prescribed)
+    np.testing.assert_allclose(found, bent_difference(parameters, prescribed), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("height", [0.7, 1.3, 4.0])
 @pytest.mark.parametrize("offset", [-1, 0, 1])
 def test_instant_of_a_dropped_ball(height, offset):
-    """It meets the floor after √(2 height/g), whichever of three steps the impact is scheduled in."""
+    """It meets the floor after √(2 height/g), whichever of three steps the impact is prescribed in."""
     impact = np.sqrt(2 * height / GRAVITY) / H
     step = int(impact) + offset
     problem = ball(np.random.default_rng(0))
@@ -297,14 +299,14 @@ def test_instant_of_a_dropped_ball(height, offset):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cradle_under_its_own_schedule(seed):
-    """Over many impacts: the contacts that the gap decided, given as a schedule, make the same motion."""
+    """Over many impacts: the contacts that the gap decided, given as a modes, make the same motion."""
     random = np.random.default_rng(seed)
     system = NewtonsCradle(balls=2, restitution=random.uniform(0.7, 1), mass=random.uniform(0.5, 2))
     angle = np.sort(random.uniform(-0.5, 0.5, (2, 1)), axis=0)[::-1]
     start = State(jnp.asarray(angle.copy()), jnp.asarray(random.normal(size=(2, 1))))
 
     @jax.jit
-    def motion(schedule):
+    def motion(modes):
         def step(state, plan):
             state, report = constraint_exact_step(
                 state,
@@ -317,13 +319,13 @@ def test_a_cradle_under_its_own_schedule(seed):
             )
             return state, (state, report.contact)
 
-        return jax.lax.scan(step, start, schedule)[1]
+        return jax.lax.scan(step, start, modes)[1]
 
     free, contact = motion(jnp.full((400, 1), BY_GAP))
     assert 2 <= contact.sum() <= 8
-    scheduled, made = motion(jnp.where(contact, PRESCRIBED, EXCLUDED))
+    prescribed, made = motion(jnp.where(contact, PRESCRIBED, EXCLUDED))
     np.testing.assert_array_equal(made, contact)
-    assert_state(scheduled, free.position, free.velocity, atol=1e-9)
+    assert_state(prescribed, free.position, free.velocity, atol=1e-9)
 
 
 NOTHING = np.zeros((3, 1))

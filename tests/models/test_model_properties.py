@@ -96,8 +96,8 @@ def test_cradle_of_four_passes_the_momentum_through():
 
 
 def test_touch_is_the_or_of_contacts():
-    geometry = Scene(3, 1, (Pair(0, 1), Pair(1, 2))).geometry
-    signal = CandidateContact(geometry, hidden=(4,), key=jax.random.key(0))
+    scene = Scene(3, 1, (Pair(0, 1), Pair(1, 2)))
+    signal = CandidateContact(scene, hidden=(4,), key=jax.random.key(0))
     assert signal.to_touch(jnp.array([True, False])).tolist() == [True, True, False]
     apart = jnp.array([[1.0], [0.0], [-1.0]])
     assert signal.from_touch(jnp.array([True, True, False]), apart).tolist() == [True, False]
@@ -132,14 +132,14 @@ def test_damping_takes_energy_out_and_inertia_stays_positive():
 
 def test_a_touched_body_feels_the_wall_beside_it():
     """Floor and ceiling of one ball; a corner; both walls where both overlap."""
-    between = Scene(1, 1, (Wall(0, (1.0,)), Wall(0, (-1.0,), -3.0))).geometry
+    between = Scene(1, 1, (Wall(0, (1.0,)), Wall(0, (-1.0,), -3.0)))
     signal = CandidateContact(between, hidden=(4,), key=jax.random.key(0))
     touched = jnp.ones((1,), bool)
     assert signal.from_touch(touched, jnp.array([[0.1]])).tolist() == [True, False]
     assert signal.from_touch(touched, jnp.array([[2.9]])).tolist() == [False, True]
     assert signal.from_touch(~touched, jnp.array([[2.9]])).tolist() == [False, False]
     corner = CandidateContact(
-        Scene(1, 2, (Wall(0, (1.0, 0.0)), Wall(0, (0.0, 1.0)))).geometry, hidden=(4,), key=jax.random.key(0)
+        Scene(1, 2, (Wall(0, (1.0, 0.0)), Wall(0, (0.0, 1.0)))), hidden=(4,), key=jax.random.key(0)
     )
     assert corner.from_touch(touched, jnp.array([[0.5, -0.01]])).tolist() == [False, True]
     assert corner.from_touch(touched, jnp.array([[-0.02, -0.01]])).tolist() == [True, True]

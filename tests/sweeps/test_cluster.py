@@ -25,7 +25,7 @@ def by_one_process(file, out) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_workers_of_an_existing_scheduler_may_be_killed(file, tmp_path):
     """The scheduler gives a fit up as soon as its worker is lost, as an existing one may."""
     file.write_text(SWEEP.replace("seeds = 2", "seeds = 4"))
@@ -135,7 +135,7 @@ exit 0
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_jobs_that_end_are_submitted_again(file, tmp_path, monkeypatch):
     """By a stand-in for SLURM that starts job scripts on this machine."""
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed (extra slurm)")

@@ -58,7 +58,8 @@ def test_more_balls_than_are_compared_with_each_other():
         [motion.contact[1, [body in c.bodies for c in box.geometry.candidates]].any() for body in range(50)]
     )
     assert 10 < free.sum() < 50
-    fallen = start.position + 0.05 * start.velocity + 0.5 * 0.05**2 * np.array([0.0, -9.81])
+    position, velocity = np.asarray(start.position, float), np.asarray(start.velocity, float)
+    fallen = position + 0.05 * velocity + 0.5 * 0.05**2 * np.array([0.0, -9.81])
     np.testing.assert_allclose(motion.position[1, free], fallen[free], atol=1e-12)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import model_validator
+
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
 from carom.data.io.recording_file import read_recording
@@ -20,7 +22,7 @@ from carom.errors import InputError
 from carom.mechanics import Pair, Projection, Scene, Wall
 from carom.storage.atomic import atomic_write
 from carom.storage.input_file import complaint, require_file, shown
-from carom.types import RestitutionKind, VelocityGrid
+from carom.types import VelocityGrid
 
 MAXIMUM_COORDINATES = 4096
 """The most coordinates, bodies × dimension."""
@@ -28,6 +30,8 @@ MAXIMUM_CANDIDATES = 4096
 """The most walls, and the most pairs."""
 
 _COUNT = f"a whole number from 1 to {MAXIMUM_COORDINATES}"
+_FLAGS = {"restitution": "restitution", "masses": "masses", "damping": "damping", "gap": "surfaces"}
+"""Keys of `[learn]` until version 0.9, and the parameters they stood for."""
 _COLUMN, _COLUMNS = "the name of a column in quotes", 'a list of columns such as ["q1"]'
 
 
@@ -116,25 +120,31 @@ class SamplingTable(toml.TomlTable):
     )
 
 
-class Learn(toml.TomlTable):
-    """`[learn]`: what is estimated besides the forces.
+class LearnTable(toml.TomlTable):
+    """`[learn]`: what is estimated besides the forces. Which names there are is known to the recipe."""
 
-    Arguments:
-        masses: whether masses are estimated, starting from those stated.
-        damping: whether a damping of all velocities is estimated.
-        restitution: whether e is as stated ("fixed"), estimated ("constant"), or estimated as a function of
-            the closing speed ("speed").
-        gap: whether the positions of walls and the distances at which bodies touch are estimated.
-    """
+    parameters: toml.Names = toml.key(
+        "estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, masses, damping, "
+        "drag, gravity",
+        'a list of names such as ["restitution", "surfaces"]',
+        ("surfaces",),
+    )
 
-    masses: toml.Flag = toml.key("estimate the masses, starting from those above", "true or false", False)
-    damping: toml.Flag = toml.key("estimate a damping of all velocities", "true or false", False)
-    restitution: RestitutionKind = toml.key(
-        '"fixed" as above, or estimated: "constant", "speed"', toml.one_of(RestitutionKind), "fixed"
-    )
-    gap: toml.Flag = toml.key(
-        "estimate where walls are and at which distance bodies touch", "true or false", True
-    )
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_flags(cls, table: Any) -> Any:
+        """Until version 0.9 every parameter had a key of its own; surfaces were learned unless denied."""
+        old = [key for key in _FLAGS if key in table] if isinstance(table, dict) else []
+        if not old:
+            return table
+        names = [_FLAGS[key] for key in old if table[key] not in (False, "fixed")]
+        if table.get("restitution") == "speed":
+            names[0] = "restitution-speed"
+        names += ["surfaces"] * ("gap" not in table)
+        raise ValueError(
+            f"{' and '.join(old)} {'is' if len(old) == 1 else 'are'} now named in a list; write "
+            f"parameters = {toml.toml_value(names)}"
+        )
 
 
 class Document(toml.TomlTable):
@@ -145,7 +155,7 @@ class Document(toml.TomlTable):
     pair: tuple[PairTable, ...] = ()
     columns: ColumnsTable | None = None
     sampling: SamplingTable = SamplingTable()
-    learn: Learn = Learn()
+    learn: LearnTable = LearnTable()
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,7 @@ class Comments:
     """What to add to the comments of a system file that is written.
 
     Arguments:
-        remarks: such as that a value is a guess, by table and key: "learn.masses"; "wall.1" is for the first
+        remarks: such as that a value is a guess, by table and key: "system.masses"; "wall.1" is for the first
             wall as a whole.
         unused: columns of the recording that are left out, with the reason.
         found_step: the step of its times, which is shown where no other is stated.
@@ -172,19 +182,19 @@ class SystemFile:
         scene: bodies, candidate contacts and known constants. Python counts bodies from 0, the file from 1.
         columns: the names of a recording's columns; None for those that Carom writes.
         step_size: time between samples in seconds, for recordings without times.
-        learn: what is estimated besides the forces.
+        learn: names of the parameters that are estimated.
         missing: channels whose cells may be empty or nan, "position" or "velocity" or both.
         comments: for people; not read again.
 
     Example:
         >>> SystemFile(Scene(bodies=1, dimension=1)).learn
-        Learn(masses=False, damping=False, restitution='fixed', gap=True)
+        ('surfaces',)
     """
 
     scene: Scene
     columns: Columns | None = None
     step_size: float | None = None
-    learn: Learn = field(default_factory=Learn)
+    learn: tuple[str, ...] = ("surfaces",)
     missing: tuple[Channel, ...] = ()
     comments: Comments = field(default_factory=Comments, compare=False)
 
@@ -253,7 +263,7 @@ def parse_system_file(path: Path, text: str) -> SystemFile:
             problem = str(error).removesuffix(".")
             raise complaint(path, problem[:1].lower() + problem[1:], "[columns]") from None
     sampling = document.sampling
-    return SystemFile(scene, columns, sampling.step_size, document.learn, sampling.missing)
+    return SystemFile(scene, columns, sampling.step_size, document.learn.parameters, sampling.missing)
 
 
 @dataclass(frozen=True)
@@ -348,7 +358,7 @@ def format_system_file(system_file: SystemFile) -> str:
         *_contacts(scene, remarks),
         toml.format_table("columns", ColumnsTable, columns, examples=examples, remarks=remarks) + unused,
         toml.format_table("sampling", SamplingTable, sampling, examples=unstated, remarks=remarks),
-        toml.format_table("learn", Learn, dict(system_file.learn), remarks=remarks),
+        toml.format_table("learn", LearnTable, {"parameters": system_file.learn}, remarks=remarks),
     ]
     return "\n\n".join("\n".join(table) for table in tables) + "\n"
 

@@ -1,8 +1,7 @@
 """The one entry to impact detection, whatever the recording is like.
 
 Long runs are searched window by window; of many short runs, each is searched as a whole. A touch sensor whose
-rates are
-not known is estimated in turn with the impacts that its readings help to find.
+rates are not known is estimated in turn with the impacts that its readings help to find.
 """
 
 from collections.abc import Sequence

@@ -186,8 +186,7 @@ def _at_best_neighbours(
     gains over different windows do not compare: each leaves out what another must explain. The log-odds of
     the neighbours are set by the same comparison. The gap and its rates at a new step are those of the best
     jump there, or those at the old step where that jump is none that an impact could make. `readings` is what
-    a
-    touch sensor adds to the log-odds of every step.
+    a touch sensor adds to the log-odds of every step.
     """
     log_odds, chosen = peaks.log_odds.copy(), peaks.chosen.copy()
     jump = np.stack([peaks.gap, peaks.before, peaks.after])

@@ -1,12 +1,10 @@
 """Impact reassignment: with a fitted model at hand, impacts are assigned anew and the model is fitted again.
 
 The first detection takes a run for parabolas with jumps of velocity. A fitted model tells more. In long runs
-every impact
-may move to a neighbouring step, judged by the data around it: a scheme that resolves impacts on the grid
-alone, such as
-CD-Lagrange's, needs the very step. In short runs that the model does not explain, other sets of impacts are
-compared:
-one of theirs a step earlier or later or not at all, or one more where bodies would otherwise overlap.
+every impact may move to a neighbouring step, judged by the data around it: a scheme that resolves impacts on
+the grid alone, such as CD-Lagrange's, needs the very step. In short runs that the model does not explain,
+other sets of impacts are compared: one of theirs a step earlier or later or not at all, or one more where
+bodies would otherwise overlap.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -154,8 +152,7 @@ def reassign_short_runs(problem: Problem, estimate: Estimate, *, hinge: float) -
     out.
 
     Also the estimate with the start states that go with them. The sum of squares of a run tells nothing of
-    the
-    parameters, so to choose by it does not bias them.
+    the parameters, so to choose by it does not bias them.
     """
     whole = [replace(found, explained=True) for found in problem.impacts]
     local = np.array(estimate.unknowns.local)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from carom.data import Learn, Recording, SystemFile, read_recording
+from carom.data import Recording, SystemFile, read_recording
 from carom.data.io.column_guess import ColumnGuess, guess_columns
 from carom.data.io.system_file import Comments
 from carom.estimation.detection.scene_inference import ContactGuess, guess_contacts
@@ -57,7 +57,7 @@ def infer_system(path: Path) -> InferredSystem:
     )
     pairs = any(isinstance(candidate, Pair) for candidate in contacts.candidates)
     # Only impacts between bodies depend on masses; one body has no ratio.
-    learn = Learn(restitution="constant" if contacts.candidates else "fixed", masses=pairs)
+    learn = ("restitution",) * bool(contacts.candidates) + ("surfaces",) + ("masses",) * pairs
     remarks = columns.remarks | _remarks(recording, columns, contacts, pairs=pairs)
     comments = Comments(remarks, columns.unused, recording.step_size)
     content = SystemFile(scene, columns.columns, columns.step_size, learn, columns.missing, comments)
@@ -82,10 +82,9 @@ def _remarks(
     if contacts.candidates:
         seen = sum(contacts.impacts)
         remarks["system.restitution"] = f"GUESS, from {seen} impact{'s' * (seen > 1)}"
-        remarks["learn.restitution"] = "so the value above only starts the search"
+        remarks["learn.parameters"] = "the values above only start the search"
     if pairs:
         remarks["system.masses"] = "GUESS, from the velocities that the bodies exchange"
-        remarks["learn.masses"] = "impacts between bodies determine their ratio"
     elif columns.bodies > 1:
         remarks["system.masses"] = "GUESS: no impact between bodies was seen"
     if columns.step_size is None:

@@ -44,8 +44,7 @@ class Layout:
     """Vectors of estimated values: one for all runs, weights of networks first; and one for every segment.
 
     That of a segment has its start state first, then what its run adds to the parameters of all; of these the
-    ones that
-    scatter with an estimated standard deviation come first.
+    ones that scatter with an estimated standard deviation come first.
     """
 
     shared: tuple[Block, ...]
@@ -131,7 +130,8 @@ def free_leaves(layout: Layout, maps: Maps, template: Mechanism, shared, local=N
         if before is None:
             before = jnp.asarray(at(block.path)(template)[0])
         if local is not None:
-            added = jnp.asarray(local_map) @ jnp.asarray(local)[first : first + block.count]
+            part = jnp.asarray(local)[first : first + block.count]
+            added = jnp.asarray(local_map, part.dtype) @ part
             before = before + added.reshape(block.shape)
         first += block.count
         values[block.path] = before

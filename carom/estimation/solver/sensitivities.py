@@ -2,8 +2,7 @@
 
 Plain forward differentiation pushes every parameter through the network at every step. There are a hundred
 parameters but few coordinates, so the derivative of a single step, x' = f(x, θ), is taken in reverse instead
-and
-carried on: S' = ∂f/∂x S + ∂f/∂θ. Only fields of the mechanism that depend on free parameters are
+and carried on: S' = ∂f/∂x S + ∂f/∂θ. Only fields of the mechanism that depend on free parameters are
 differentiated.
 """
 
@@ -44,10 +43,8 @@ def segment_motion(
         leaves: the fields that depend on free parameters, in the order of `layout.paths`.
         modes: of every contact in every step.
         most: how many contacts are prescribed in a step at most, where all are prescribed or excluded. Such
-        motions are
-            differentiated as they stand: of a scene with so many candidates the numbers in the mechanism are
-            many
-            more than the free parameters, since contacts share them.
+            motions are differentiated as they stand: of a scene with so many candidates the numbers in the
+            mechanism are many more than the free parameters, since contacts share them.
     """
     if most is None:
         return _by_sensitivities(layout, template, tuple(leaves), start, duration, modes)

@@ -42,7 +42,7 @@ def diagnose(
         roughness: the same from how rough the data are over a few samples, whatever the model.
         known: which of the two channels were measured.
         reach: half the range of positions and of velocities.
-        by_gap: whether the model makes the impacts of the data without being told when.
+        by_gap: whether the model makes the impacts of the data with none prescribed.
     """
     correlations = [_autocorrelation(r[:, c]) for r in residuals for c in range(r.shape[1])]
     sums = np.array([(s, n) for s, n in correlations if n > 3])
@@ -67,13 +67,13 @@ def diagnose(
         )
     if z > WHITE:
         messages.append(
-            "Neighbouring residuals resemble each other: look for drag (learn damping), spin, a wrong time "
-            "step, or forces between the bodies (a joint field)."
+            "Neighbouring residuals are correlated: consider drag (learn damping or drag), spin, a wrong "
+            "time step, or forces between the bodies (potential joint)."
         )
     if not by_gap:
         messages.append(
-            "The model explains the recording only if it is told when impacts take place: forecasts may miss "
-            "one or make one too many; look at where the report shows contacts."
+            "The model explains the recording only with its impacts prescribed: forecasts may miss one or "
+            "add one; look at the contacts in the report."
         )
     return Diagnostics(tuple(messages), z, ratio, excess, unexplained)
 

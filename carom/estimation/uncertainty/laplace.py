@@ -27,16 +27,14 @@ def sample_mechanisms(
     """Mechanisms whose arrays have an axis over `SAMPLES` samples before their own.
 
     Weights change a learned potential to first order; physical parameters are sampled as they are and kept
-    within
-    their bounds.
+    within their bounds.
 
     Arguments:
         free: which parameters are free.
         values: the estimates.
         covariance: of all of them.
         gradient: of the cost; where an estimate lies on a bound it tells how far beyond the distribution has
-        its
-            centre.
+            its centre.
         priors: with the bounds.
         half_widths: instead of the covariance, how far either way surfaces may lie, uniformly distributed.
         seed: of the samples.

@@ -1,8 +1,7 @@
 """The constraint-exact step where all contacts are prescribed: a few that happen among many that could.
 
 The path between impacts and the impacts are those of `constraint_exact.step`, but no contact is searched for:
-the cost
-does not grow with the number of candidate contacts.
+the cost does not grow with the number of candidate contacts.
 """
 
 from collections.abc import Callable

@@ -6,10 +6,8 @@ that derivatives through an impact are those of the saltation matrix. Contacts a
 earliest first.
 
 Contacts may be prescribed to happen in a step, or excluded from it. A prescribed impact takes place where the
-path
-meets the surface even if that lies a little before or after the step, so that the motion is a smooth function
-of
-its parameters as long as the same contacts are prescribed.
+path meets the surface even if that lies a little before or after the step, so that the motion is a smooth
+function of its parameters as long as the same contacts are prescribed.
 """
 
 from typing import NamedTuple

@@ -151,7 +151,7 @@ def resolve_cluster(
     remaining: Float[Array, "scenes"],
     *,
     rest_speed: float,
-) -> tuple[Components, Bool[Array, "scenes bodies others"]]:
+) -> tuple[Components, Bool[Array, "scenes bodies contacts"]]:
     """v* of clusters for the remaining time, and which contacts push; other bodies keep their velocities.
 
     The contacts have those with the other bodies first, then the planes. No derivatives.

@@ -96,7 +96,7 @@ def test_contacts_that_last_are_seen_in_all_runs(seed):
     guess = guess_contacts(Recording(tuple(runs), 0.002))
     assert [(type(c), c.bodies) for c in guess.candidates] == [(Pair, (0, 1))]
     assert guess.impacts == (8,)
-    assert guess.blind >= 5
+    assert guess.mask >= 5
     assert abs(guess.restitution - 0.6) < 0.1
     assert abs(np.log(guess.masses[1] / ratio)) < 0.15
 
@@ -137,4 +137,4 @@ def test_a_wall_that_few_runs_touch_stays():
     heights[6:9] = [2 - np.abs(0.7 - TIME) for _ in range(3)]
     guess = guess_contacts(recording(*(h[:, None, None] for h in heights)))
     assert [wall.normal for wall in guess.candidates] == [(-1.0,), (1.0,)]
-    assert (guess.impacts, guess.blind) == ((3, 6), 0)
+    assert (guess.impacts, guess.mask) == ((3, 6), 0)
