@@ -5,14 +5,16 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from carom.contact_laws import SpeedDependentRestitution
 from carom.errors import InputError
 from carom.evaluation.tables import Table
+from carom.forces import LinearDamping
+from carom.models import Mechanism
 from carom.report import Section, list_html, render_page, table_html, write_report
 from carom.report.charts import inline_svg
 from carom.report.findings import read_findings
@@ -180,12 +182,13 @@ def test_forces_and_laws_are_those_of_the_model(fitted_page):
     np.testing.assert_allclose(force.value, -9.81, atol=0.6)
     assert np.all(force.low < force.high)
     fit = findings.fit
-    damped = eqx.tree_at(
-        lambda m: (m.damping_rate, m.restitution),
-        fit.model,
-        (jnp.array([0.3]), jnp.array([[0.8, -0.02]])),
+    damped = Mechanism.of(
+        fit.model.scene,
+        fit.model.step_size,
+        forces=[*fit.model.forces, LinearDamping(jnp.array([0.3]))],
+        restitution=SpeedDependentRestitution(jnp.array([[0.8, -0.02]])),
     )
-    changed = replace(findings, fit=fit._replace(model=damped, alternatives=None))
+    changed = replace(findings, fit=fit._replace(model=damped, posterior=None))
     (resistance,) = changed.resistances
     np.testing.assert_allclose(resistance.value, -0.3 * resistance.grid, atol=1e-4)
     (law,) = changed.restitutions
@@ -195,10 +198,9 @@ def test_forces_and_laws_are_those_of_the_model(fitted_page):
 
 def test_surfaces_are_drawn_where_they_were_estimated(fitted_page):
     findings = read_findings(fitted_page.parent)
-    (wall,), (stated,) = findings.scene.candidates, findings.model.scene.candidates
-    shift = float(findings.model.contact.shift[0])
-    assert shift != 0
-    assert wall.offset == pytest.approx(stated.offset + shift, abs=1e-6)
+    (wall,) = findings.scene.candidates
+    assert wall.offset != 0
+    assert wall.offset == pytest.approx(float(findings.model.geometry.offset[0]), abs=1e-6)
 
 
 def test_figures_of_one_page_do_not_share_names():

@@ -1,21 +1,19 @@
 """Forecasts for other balls, boxes and steps are exact where field and laws are."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import pytest
 
+from carom.forces import UniformGravity
 from carom.models import Mechanism, in_scene
 from carom.reproduction.bodies.configuration import FIVE, TRANSFERS, Setting
 from carom.reproduction.bodies.run import forecast_errors
 
 
 def true_model(setting: Setting) -> Mechanism:
-    """The field 2 m/s² downwards and the restitution of the system, as a network has them."""
-    model = Mechanism(setting.system.scene(), setting.step_size, hidden=1, key=jax.random.key(0))
-    # Far to the right softplus is a straight line.
-    weights = jnp.array([[0.0, 1.0]]), jnp.array([50.0]), jnp.array([2.0])
-    return eqx.tree_at(lambda m: (m.potential.weight, m.potential.bias, m.potential.output), model, weights)
+    """The field 2 m/s² downwards and the restitution of the system."""
+    gravity = UniformGravity(jnp.array([0.0, -2.0]))
+    return Mechanism.of(setting.system.scene(), setting.step_size, forces=[gravity])
 
 
 @pytest.mark.campaign
@@ -31,7 +29,7 @@ def test_a_true_model_stays_true_elsewhere(name):
 
 def test_a_wrong_restitution_is_seen():
     model = true_model(FIVE)
-    wrong = eqx.tree_at(lambda m: m.restitution, model, 0.9 * model.restitution)
+    wrong = eqx.tree_at(lambda m: m.restitution.value, model, 0.9 * model.restitution.value)
     right, off = (
         sorted(error["position_rmse"] for error in forecast_errors(each, FIVE, seed=100))
         for each in (model, wrong)

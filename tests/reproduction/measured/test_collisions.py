@@ -1,10 +1,11 @@
 """Collisions by regression lines and as a model predicts them, against closed forms."""
 
-import equinox as eqx
-import jax
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from carom.contact_laws import SpeedDependentRestitution
 from carom.models import Mechanism
 from carom.reproduction.measured.collisions import (
     best_constant,
@@ -20,13 +21,9 @@ STEP, MASKED, SECONDS = 0.002, 15, 0.1
 
 def flat_model(*, log_mass_ratio: float = 0.0, terms: int = 1) -> Mechanism:
     """Free flight between impacts."""
-    model = Mechanism(RIDERS, STEP, hidden=2, restitution_terms=terms, key=jax.random.key(0))
-    masses = jax.numpy.array([0.0, log_mass_ratio], "float32")
-    return eqx.tree_at(
-        lambda m: (m.potential.output, m.log_mass),
-        model,
-        (jax.numpy.zeros_like(model.potential.output), masses),
-    )
+    masses = (1.0, float(np.exp(log_mass_ratio)))
+    law = SpeedDependentRestitution.for_scene(RIDERS) if terms > 1 else None
+    return Mechanism.of(replace(RIDERS, masses=masses), STEP, restitution=law)
 
 
 def collide(case: Encounter, *, noise: float = 0.0, seed: int = 0):

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -136,7 +135,7 @@ def test_energy_error_by_hand():
 def test_a_rollout_moves_on_through_gaps():
     """Free flight at a known rate: positions at the stamped times, whatever is missing between them."""
     recording = pendulum_recording(swing(np.arange(4) / 6, np.zeros(4), np.zeros(4)))
-    model = Mechanism.for_recording(recording, field="none", hidden=1, key=jax.random.key(0))
+    model = Mechanism.for_recording(recording, potential="none")
     time = 81.0 + np.array([0.0, 1.0, 2.0, 5.0, 6.0]) / 6
     motion = roll_out(model, swing(time, np.full(5, 0.25), np.full(5, 0.5)))
     np.testing.assert_allclose(motion.position[:, 0, 0], 0.25 + 0.5 * (time - 81.0), rtol=1e-5)

@@ -12,6 +12,8 @@ import pytest
 from carom.evaluation import contact_score
 from carom.evaluation.results import read_results, wide
 from carom.execution.tasks import run_tasks
+from carom.forces import UniformGravity
+from carom.integrators import CDLagrange
 from carom.models import Mechanism, forecast_many
 from carom.models.contact_signal import CandidateContact
 from carom.reproduction.recipe.classifier import classifier_tasks, forecast_by_classifier
@@ -41,7 +43,7 @@ def test_more_bounces_are_those_of_fewer_and_others():
 
 def gap_as_a_network(surface: float) -> CandidateContact:
     """min(surface − q, −v), positive where the gap is negative and closing, in the layers of the paper."""
-    signal = CandidateContact(CLASSIFIER_BALL.geometry, hidden=(3, 3), key=jax.random.key(0))
+    signal = CandidateContact(CLASSIFIER_BALL.scene(), hidden=(3, 3), key=jax.random.key(0))
     # relu(s − q), relu(q − s) and relu(s − q + v); min(x, y) = x − relu(x − y).
     weights = (jnp.array([[-1.0, 0], [1, 0], [-1, 1]]), jnp.eye(3), jnp.array([[1.0, -1, -1]]))
     biases = (jnp.array([surface, -surface, surface]), jnp.zeros(3), jnp.zeros(1))
@@ -53,13 +55,9 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
     case = Case("scheme", 1)
     scene = case.record(0).scene
     assert scene is not None
-    model = Mechanism(scene, case.step_size, scheme="cd_lagrange", key=jax.random.key(1))
-    # A force that is nearly g everywhere, so that the balls come back.
-    slope = eqx.tree_at(lambda p: (p.weight, p.bias, p.output), model.potential, (
-        jnp.full_like(model.potential.weight, 9.81 / 32), jnp.full_like(model.potential.bias, 9.0),
-        jnp.ones_like(model.potential.output),
-    ))  # fmt: skip
-    model = eqx.tree_at(lambda m: m.potential, model, slope)
+    gravity = UniformGravity(jnp.array([-9.81], jnp.float32))
+    model = Mechanism.of(scene, case.step_size, forces=[gravity], stepper=CDLagrange.for_scene(scene))
+    model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32) if eqx.is_array(x) else x, model)
     starts = jax.tree.map(lambda *x: jnp.stack(x), *drops(np.random.default_rng(5), 8, (1.0, 3.0)))
     by_gap = forecast_many(model, starts, 150)
     by_network = forecast_by_classifier(model, gap_as_a_network(CLASSIFIER_BALL.radius), starts, 150)
