@@ -63,7 +63,7 @@ def test_models_and_a_trained_fit(recording):
 
 
 def test_a_fit_of_latent_states(recording):
-    fit = carom.estimation.fit_recording(recording, carom.Settings(learned=("restitution", "surfaces")))
+    fit = carom.estimation.fit_recording(recording, carom.Settings(learn=("restitution", "surfaces")))
     text = " ".join(parsed(fit._repr_html_()).itertext())
     assert "restitution" in text
     assert "failed" not in text

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 
-from carom.cli.arguments import as_options
 from carom.errors import InputError, SettingsError
 from carom.stopping import discard_output, end_process, flush_output, quiet_interruption
 from carom.version import __version__
@@ -44,8 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         finally:
             flush_output()
     except InputError as error:
-        message = as_options(str(error)) if isinstance(error, SettingsError) else str(error)
-        print(f"carom: {message}", file=sys.stderr)
+        print(f"carom: {_sentence(error)}", file=sys.stderr)
         leave(2)
     except KeyboardInterrupt:
         continues = " The same command continues." if arguments and arguments[0] in RESUMED else ""
@@ -93,6 +91,15 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
         )
 
     return run
+
+
+def _sentence(error: InputError) -> str:
+    """The message of an error; where it names settings, with the options of the command line."""
+    if not isinstance(error, SettingsError):
+        return str(error)
+    from carom.cli.arguments import as_options  # slow, and loaded by now
+
+    return as_options(str(error))
 
 
 def _command(name: str) -> Callable[..., None]:

@@ -9,11 +9,12 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data import write_system_file
+from carom.data.io.tables import MAXIMUM_BYTES
 from carom.digits import counted
 from carom.errors import require_seed
 from carom.estimation.detection.system_inference import InferredSystem, infer_system
 from carom.mechanics import Pair, Wall
-from carom.storage.input_file import complaint, shown
+from carom.storage.input_file import complaint, require_file, shown
 
 
 def init(
@@ -41,6 +42,7 @@ def init(
         json: Print one JSON object instead of sentences.
     """
     require_seed(seed)
+    require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     out = out or recording.with_suffix(".toml")
     if out == recording:
         raise complaint(recording, "this is a system file; a recording ends in .csv, .parquet or .npz")

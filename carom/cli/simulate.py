@@ -118,9 +118,9 @@ def simulate(
     truth_system = with_drag(truth_system, parameters.drag)
     if out.suffix == ".toml":
         raise complaint(out, "the recording needs another suffix; .toml is for the system file beside it")
+    require_output(out, overwrite=overwrite)
     system_file = out.with_suffix(".toml")
-    for file in (out, system_file):
-        require_output(file, overwrite=overwrite)
+    require_output(system_file, overwrite=overwrite)
     with warnings.catch_warnings(record=True) as caught:  # shown only if the motion is not refused
         recording = simulate_system(
             truth_system,

@@ -4,7 +4,7 @@ Models are asked what they can answer (`HasForce`, `HasSurfaces`), never what ki
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from carom.estimation.parameters.sharing import contact_name
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
 from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
 from carom.fits.fit_directory import Trajectory
-from carom.mechanics import Candidate, Scene, Wall, contact_rate, kinetic_energy
+from carom.mechanics import contact_rate, kinetic_energy
 from carom.models import AbstractModel, forecast
 from carom.models.base import HasForce, HasSurfaces
 from carom.storage.input_file import shown
@@ -112,16 +112,6 @@ class Findings:
     def contact(self, index: int) -> str:
         """A contact in words."""
         return contact_name(self.model.scene, index)
-
-    @cached_property
-    def scene(self) -> Scene:
-        """The scene, with the surfaces at their estimated positions."""
-        scene, model = self.model.scene, self.model
-        if not isinstance(model, HasSurfaces):
-            return scene
-        position = jnp.asarray(self._median_position, "float32")
-        shift = np.asarray(scene.geometry.gap(position) - model.geometry.gap(position), float)
-        return replace(scene, candidates=tuple(map(_shifted, scene.candidates, shift.tolist())))
 
     @cached_property
     def motions(self) -> tuple[Trajectory, ...]:
@@ -303,13 +293,6 @@ def read_findings(directory: Path) -> Findings:
     if not isinstance(names, list) or len(names) != count or not all(isinstance(n, str) and n for n in names):
         names = [f"q{i + 1}" for i in range(count)]
     return Findings(fit, tuple(shown(name) for name in names))
-
-
-def _shifted(candidate: Candidate, shift: float) -> Candidate:
-    moved = replace(candidate, offset=candidate.offset + shift)
-    if isinstance(moved, Wall):
-        return replace(moved, edges=tuple((normal, offset + shift) for normal, offset in moved.edges))
-    return moved
 
 
 def _within(curve: Curve, low: float, high: float) -> Curve:

@@ -39,7 +39,7 @@ class Film(NamedTuple):
 
 def scene_html(findings: Findings) -> Markup:
     """The scene with its controls, its data and the program that moves it."""
-    film, scene = choose_film(findings), findings.scene
+    film, scene = choose_film(findings), findings.model.scene
     # Across and upwards: the first and last coordinates; one body on a line moves up and down.
     onto = np.eye(scene.dimension)[:, [0, -1]]
     if scene.dimension == 1:

@@ -96,7 +96,8 @@ def _value(kind: Any) -> tuple[Any, str]:
     if get_origin(kind) is tuple:
         inner, words = _value(get_args(kind)[0])
         return Annotated[tuple[inner, ...], AfterValidator(_distinct)], f"a list, each {words}"
-    return (toml.Whole, "a whole number") if kind is int else (toml.Number, "a finite number")
+    plain = {int: (toml.Whole, "a whole number"), str: (toml.Name, "a name in quotes")}
+    return plain.get(kind, (toml.Number, "a finite number"))
 
 
 def _values(kind: Any) -> tuple[Any, str]:

@@ -118,7 +118,7 @@ def _bytes(content: bytes):
 
 WRONG_MODELS = {
     "no file": (lambda path: None, "no such file"),
-    "a folder": (lambda path: path.mkdir(), "no model.safetensors"),
+    "a folder": (lambda path: path.mkdir(), "not a fit directory"),
     "empty": (_bytes(b""), "empty"),
     "foreign text": (_bytes(b"weights = 1\n"), "not a whole Carom model"),
     "pickle": (

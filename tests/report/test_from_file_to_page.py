@@ -63,7 +63,7 @@ def test_from_file_to_page(kind, tmp_path, monkeypatch, capsys):
         "energy",
         "force",
         "history",
-        *(["surfaces"] if recording.true else []),
+        *(["gap"] if recording.true else []),
     ):
         assert f'data-chart="{figure}' in text
     assert "Diagnostics" not in text
@@ -78,7 +78,7 @@ def test_the_file_that_init_wrote_says_what_is_a_guess(tmp_path, monkeypatch, ca
     main(["init", "mine.csv"])
     text = (tmp_path / "mine.toml").read_text()
     assert text.count("GUESS") >= 5
-    assert "impacts seen" in capsys.readouterr().out
+    assert "6 impacts found" in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:
         main(["init", "mine.csv"])
     assert caught.value.code == 2

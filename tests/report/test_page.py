@@ -136,7 +136,7 @@ def test_touch_is_reported_body_by_body(trained_page):
 def test_a_page_cannot_be_made_of_anything_else(tmp_path):
     with pytest.raises(InputError, match="not a directory"):
         write_report(tmp_path / "nothing", tmp_path / "page.html")
-    with pytest.raises(InputError, match="has no model"):
+    with pytest.raises(InputError, match="not a fit directory"):
         write_report(tmp_path, tmp_path / "page.html")
 
 
@@ -186,7 +186,7 @@ def test_forces_and_laws_are_those_of_the_model(fitted_page):
         fit.model.scene,
         fit.model.step_size,
         forces=[*fit.model.forces, LinearDamping(jnp.array([0.3]))],
-        restitution=SpeedDependentRestitution(jnp.array([[0.8, -0.02]])),
+        restitution=SpeedDependentRestitution(jnp.array([[0.8, -0.02, 0.0]])),
     )
     changed = replace(findings, fit=fit._replace(model=damped, posterior=None))
     (resistance,) = changed.resistances
@@ -198,9 +198,10 @@ def test_forces_and_laws_are_those_of_the_model(fitted_page):
 
 def test_surfaces_are_drawn_where_they_were_estimated(fitted_page):
     findings = read_findings(fitted_page.parent)
-    (wall,) = findings.scene.candidates
-    assert wall.offset != 0
-    assert wall.offset == pytest.approx(float(findings.model.geometry.offset[0]), abs=1e-6)
+    (wall,), (stated,) = findings.model.scene.candidates, findings.fit.recording.scene.candidates
+    (estimate,) = [one for one in findings.fit.notes["parameters"] if one["name"].startswith("surface")]
+    assert estimate["value"] != stated.offset
+    assert wall.offset == pytest.approx(estimate["value"], abs=1e-6)
 
 
 def test_figures_of_one_page_do_not_share_names():

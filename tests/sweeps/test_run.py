@@ -156,5 +156,5 @@ def test_a_fit_that_another_process_is_making_is_awaited(file, tmp_path):
 
 def test_a_sweep_has_its_directory_for_itself(file, tmp_path):
     (tmp_path / "out").mkdir()
-    with locked(tmp_path / "out"), pytest.raises(InputError, match="another command is at work"):
+    with locked(tmp_path / "out"), pytest.raises(InputError, match="another command is working in"):
         run(file, tmp_path / "out")

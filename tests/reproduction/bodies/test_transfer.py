@@ -11,7 +11,7 @@ from carom.reproduction.bodies.run import forecast_errors
 
 
 def true_model(setting: Setting) -> Mechanism:
-    """The field 2 m/s² downwards and the restitution of the system."""
+    """Gravity of 2 m/s² and the restitution of the system."""
     gravity = UniformGravity(jnp.array([0.0, -2.0]))
     return Mechanism.of(setting.system.scene(), setting.step_size, forces=[gravity])
 

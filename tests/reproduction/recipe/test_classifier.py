@@ -43,7 +43,7 @@ def test_more_bounces_are_those_of_fewer_and_others():
 
 def gap_as_a_network(surface: float) -> CandidateContact:
     """min(surface − q, −v), positive where the gap is negative and closing, in the layers of the paper."""
-    signal = CandidateContact(CLASSIFIER_BALL.scene(), hidden=(3, 3), key=jax.random.key(0))
+    signal = CandidateContact(CLASSIFIER_BALL.geometry, hidden=(3, 3), key=jax.random.key(0))
     # relu(s − q), relu(q − s) and relu(s − q + v); min(x, y) = x − relu(x − y).
     weights = (jnp.array([[-1.0, 0], [1, 0], [-1, 1]]), jnp.eye(3), jnp.array([[1.0, -1, -1]]))
     biases = (jnp.array([surface, -surface, surface]), jnp.zeros(3), jnp.zeros(1))
@@ -55,9 +55,8 @@ def test_a_classifier_that_knows_the_gap_forecasts_as_the_gap_does():
     case = Case("scheme", 1)
     scene = case.record(0).scene
     assert scene is not None
-    gravity = UniformGravity(jnp.array([-9.81], jnp.float32))
-    model = Mechanism.of(scene, case.step_size, forces=[gravity], stepper=CDLagrange.for_scene(scene))
-    model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32) if eqx.is_array(x) else x, model)
+    gravity, stepper = UniformGravity(jnp.array([-9.81])), CDLagrange.for_scene(scene)
+    model = Mechanism.of(scene, case.step_size, forces=[gravity], stepper=stepper)
     starts = jax.tree.map(lambda *x: jnp.stack(x), *drops(np.random.default_rng(5), 8, (1.0, 3.0)))
     by_gap = forecast_many(model, starts, 150)
     by_network = forecast_by_classifier(model, gap_as_a_network(CLASSIFIER_BALL.radius), starts, 150)
