@@ -46,7 +46,7 @@ def table(balls: int, *, gravity: bool = False) -> AbstractBoxedBalls:
 
 
 def starts(system: AbstractBoxedBalls, scenes: int) -> State:
-    """Scenes 0, 1, …: random places, speeds of mean square 1."""
+    """Scenes 0, 1, …: random positions, speeds of mean square 1."""
     states = [system.random_start(seed=seed) for seed in range(scenes)]
     return State(
         jnp.stack([state.position for state in states]), jnp.stack([state.velocity for state in states])

@@ -52,13 +52,15 @@ def floor_trajectory(
     def fly(t: float, state: np.ndarray) -> Flight:
         if callable(acceleration):
             return _solved(acceleration, t, state, times[-1], [lambda _, y: y[0] - surface])
-        gap, speed, pull = state[0] - surface, state[1], acceleration
+        gap, speed, constant = state[0] - surface, state[1], acceleration
 
         def states_at(times: np.ndarray) -> np.ndarray:
             since = times - t
-            return np.stack([surface + gap + speed * since + 0.5 * pull * since**2, speed + pull * since])
+            return np.stack(
+                [surface + gap + speed * since + 0.5 * constant * since**2, speed + constant * since]
+            )
 
-        return t + _fall_time(gap, speed, -pull), states_at
+        return t + _fall_time(gap, speed, -constant), states_at
 
     def impact(state: np.ndarray) -> Impact:
         speed = -restitution * state[1]
@@ -94,7 +96,7 @@ def chain_trajectory(
     count = len(masses)
 
     def fly(t: float, state: np.ndarray) -> Flight:
-        # Neighbours that move together have no next impact that could be told from rounding.
+        # Neighbours that move together have no next impact that is distinct from rounding.
         together = (np.abs(np.diff(state.reshape(2, count))) < 1e-10).all(axis=0)
         gaps = [lambda _, y, j=j: y[j] - y[j + 1] for j in np.flatnonzero(~together)]
         return _solved(acceleration, t, state, times[-1], gaps)

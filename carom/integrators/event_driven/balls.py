@@ -159,8 +159,8 @@ def plane_motion(balls: Balls, flight: Flight, radii: Float[Array, "..."]):
         return sum(components, start=jnp.zeros(shape, vector.dtype))
 
     gap = along(flight.position) - balls.offsets.reshape(shape) - radii[None]
-    pull = jnp.zeros_like(gap) if flight.acceleration is None else along(flight.acceleration)
-    return gap, along(flight.velocity), pull
+    acceleration = jnp.zeros_like(gap) if flight.acceleration is None else along(flight.acceleration)
+    return gap, along(flight.velocity), acceleration
 
 
 def within_edge(gap, rate, tolerance):

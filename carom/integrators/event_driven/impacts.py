@@ -145,6 +145,6 @@ def velocities_after(
         friction=balls.friction,
         axis=0,
     )
-    # Rounding may have turned a graze around; a contact that opens pulls at nothing.
+    # Rounding may have turned a graze around; a contact that opens exerts no impulse.
     impulse = jnp.where(event.hits & (there.rate < 0), impulse, 0)
     return pair.velocity + jnp.stack([inverse[None, :, 0] * impulse, -inverse[None, :, 1] * impulse], axis=-1)

@@ -407,7 +407,7 @@ def _resolve_clusters(balls: Balls, progress: Progress, options: Options, end, m
         flight = flight._replace(acceleration=jnp.where(cluster[None], 0, flight.acceleration))
     bodies, planes = jnp.split(pushes, [pushes.shape[-1] - balls.planes], axis=-1)
     if others is not None and progress.report.contact is not None:
-        # From neighbours by their place in the list to bodies by their number.
+        # From positions in the neighbour list to numbers of bodies.
         index = jnp.arange(len(others))[:, None, None], jnp.arange(balls.bodies)[None, :, None], others
         bodies = jnp.zeros((*cluster.shape, balls.bodies), bool).at[index].max(bodies)
     return progress._replace(

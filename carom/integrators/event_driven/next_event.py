@@ -86,10 +86,10 @@ def next_events(
             hit = jnp.where(pick(clustered, subjects), jnp.inf, hit)
         time, event = sooner(hit, balls.bodies + plane)
     if closed is not None:
-        gap, rate, pull = plane_motion(balls, own, radii)
+        gap, rate, acceleration = plane_motion(balls, own, radii)
         tolerance = gap_tolerance(own.position)
         for plane, end in balls.edges:
-            leaves = _closing(jnp.maximum(-gap[end], 0), -rate[end], -pull[end], tolerance)
+            leaves = _closing(jnp.maximum(-gap[end], 0), -rate[end], -acceleration[end], tolerance)
             time, event = sooner(jnp.where(closed[plane], leaves, jnp.inf), codes.edge + end)
         assert own.acceleration is not None
         slowing, square = -dot(own.velocity, own.acceleration), dot(own.velocity, own.velocity)
@@ -99,17 +99,19 @@ def next_events(
     return time, event
 
 
-def _closing(gap, rate, pull, tolerance):
-    """When gap + rate τ + ½ pull τ² falls through 0, ∞ for never; a negative gap must first open.
+def _closing(gap, rate, acceleration, tolerance):
+    """When gap + rate τ + ½ acceleration τ² falls through 0, ∞ for never; a negative gap must first open.
 
     What touches and closes by rounding alone (e = 0) does not count: it would do so for ever.
     """
     falls = rate < jnp.where(gap > tolerance, 0, -ROUNDING * float(jnp.finfo(gap.dtype).eps))
-    if pull is None:
+    if acceleration is None:
         falls = falls & (gap >= 0)
         return jnp.where(falls, gap / jnp.where(falls, -rate, 1), jnp.inf)
-    closes = jnp.where(gap < 0, (rate > 0) & (pull < 0), (pull < 0) | falls) & (rate**2 >= 2 * pull * gap)
-    return jnp.where(closes, closing_time(gap, rate, pull), jnp.inf)
+    closes = jnp.where(gap < 0, (rate > 0) & (acceleration < 0), (acceleration < 0) | falls) & (
+        rate**2 >= 2 * acceleration * gap
+    )
+    return jnp.where(closes, closing_time(gap, rate, acceleration), jnp.inf)
 
 
 def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, others, horizon, rest_speed):
@@ -134,13 +136,13 @@ def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, ot
     acceleration = own.acceleration[..., None] - of_others(flight.acceleration, others)
     # Along the normal, and what a tangential velocity adds as it leads away from the round (0 on a line).
     turning = (dot(velocity, velocity) - rate**2) / jnp.where(distance > 0, distance, 1)
-    pull, square = dot(normal, acceleration) + turning, dot(acceleration, acceleration)
+    gap_acceleration, square = dot(normal, acceleration) + turning, dot(acceleration, acceleration)
     differs = square > 0
-    presses = pull < -1e-9 * jnp.sqrt(square)
+    presses = gap_acceleration < -1e-9 * jnp.sqrt(square)
     pressed = differs & (gap <= tolerance) & (jnp.abs(rate) <= rest_speed) & presses
     codes = event_codes(balls)
     if len(difference) == 1:
-        times = _closing(jnp.maximum(gap, 0), rate, pull, tolerance)
+        times = _closing(jnp.maximum(gap, 0), rate, gap_acceleration, tolerance)
         time, event = _first_meeting(times, possible, others, subjects)
     else:
         straight = _straight_meetings(difference, velocity, reach, tolerance)
@@ -203,16 +205,16 @@ def _bent_meetings(difference, velocity, acceleration, reach, gap, sought, end):
 
 def _plane_hits(balls: Balls, own: Flight, radii, closed):
     """When each plane is hit, with a leading axis of planes; ∞ where it is not, or not within its edges."""
-    gap, rate, pull = plane_motion(balls, own, radii)
+    gap, rate, acceleration = plane_motion(balls, own, radii)
     tolerance = gap_tolerance(own.position)
     # From behind, a plane is met only by a ball that first comes out in front of it.
     outside = jnp.where(in_front(balls, gap), jnp.maximum(gap, 0), gap)
-    times = _closing(outside, rate, None if own.acceleration is None else pull, tolerance[None])
+    times = _closing(outside, rate, None if own.acceleration is None else acceleration, tolerance[None])
     if closed is not None:
         times = jnp.where(closed, jnp.inf, times)
     for plane, end in balls.edges:
         finite = jnp.where(times[plane] < jnp.inf, times[plane], 0)
-        there = gap[end] + finite * (rate[end] + 0.5 * finite * pull[end])
-        within = within_edge(there, rate[end] + finite * pull[end], tolerance)
+        there = gap[end] + finite * (rate[end] + 0.5 * finite * acceleration[end])
+        within = within_edge(there, rate[end] + finite * acceleration[end], tolerance)
         times = times.at[plane].set(jnp.where(within, times[plane], jnp.inf))
     return times
