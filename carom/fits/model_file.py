@@ -92,7 +92,9 @@ def _construct(kind: str, scene: Scene, step_size: float, options: Mapping[str, 
 def save_posterior(models: AbstractModel, path: Path) -> None:
     """Write samples of a model's posterior, or the members of an ensemble, stacked along a leading axis."""
     tensors = _arrays(models)
-    kind: Literal["laplace", "ensemble"] = "laplace" if isinstance(models, Mechanism) else "ensemble"
+    forces = models.forces if isinstance(models, Mechanism) else ()
+    linearised = any(isinstance(force, LinearisedPotentialForce) for force in forces)
+    kind: Literal["laplace", "ensemble"] = "laplace" if linearised else "ensemble"
     samples = len(next(iter(tensors.values())))
     write_tensors(path, tensors, {"schema": SCHEMA, "kind": kind, "samples": samples})
 

@@ -463,7 +463,7 @@ def test_fit_refuses_what_does_not_fit_together(ball, capsys):
         error = _refused(capsys, ["fit", str(path), *PAPER, "--out", out])
         _one_sentence(error)
         assert ("the steps of this recording vary" in error) == (path is varying)
-        assert ("this recording misses some" in error) == (path is holey)
+        assert ("this recording has missing values" in error) == (path is holey)
 
     before = contents(ball.parent)
     for touch in ("observed", "imperfect"):
