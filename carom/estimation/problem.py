@@ -1,4 +1,4 @@
-"""A recording with all that can be said of it before the first least squares."""
+"""The estimation problem of one recording: detected impacts, scales, priors and initial values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from carom.errors import InputError
 from carom.estimation.detection import Impacts, detect_impacts
 from carom.estimation.detection.detect import first_guess, short
 from carom.estimation.detection.sensor_rates import SensorEstimate
-from carom.estimation.detection.short_runs import AT_ONCE
+from carom.estimation.detection.short_runs import MAX_PER_STEP
 from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.estimation.parameters.free import PER_RUN, FreeParameters, Priors, require_learnable
 from carom.estimation.settings import Settings
@@ -32,19 +32,19 @@ from carom.models.mechanism import learned_potentials
 from carom.types import State, Values
 
 RESOLUTION = 1e-5
-"""The least noise that a recording is taken to have, as a share of its spread: what 16 bits resolve."""
+"""Lower bound on the noise as a fraction of the standard deviation of the data: the resolution of 16 bits."""
 VAGUE = 100.0
-"""Standard deviation of the prior of start states, in units of length: it only matters where no sample
-does."""
+"""Prior standard deviation of start states in natural units of length; it matters only without data."""
+SURFACES = ("geometry", "offset")
+"""Path of the surface positions in a mechanism."""
 KNOWN_START = 1e-4
-"""Standard deviation of a start state that is known exactly, as a share of the noise."""
+"""Standard deviation of a start state that is known exactly, as a fraction of the noise."""
 
 
 def mechanism_to_fit(
     scene: Scene, step_size: float, settings: Settings, stepper: AbstractStepper
 ) -> Mechanism:
-    """The mechanism whose parameters are estimated: what the scene states, and the parts that `learn`
-    names."""
+    """The mechanism to be estimated: the constants of the scene, and the parts that `learn` names."""
     learn = {name.removesuffix(PER_RUN) for name in settings.learn}
     laws = {
         spec.key: law
@@ -67,7 +67,7 @@ def mechanism_to_fit(
 
 
 def stepper_for(scene: Scene, settings: Settings, name: str) -> AbstractStepper:
-    """The scheme of that name."""
+    """The stepper with this name, for a scene."""
     if name == "cd_lagrange":
         return CDLagrange.for_scene(scene, detection=settings.detection)
     return ConstraintExact()
@@ -75,22 +75,22 @@ def stepper_for(scene: Scene, settings: Settings, name: str) -> AbstractStepper:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One recording with all that is known before the first least squares."""
+    """A recording with its detected impacts, free parameters, priors and initial values."""
 
     recording: Recording
     settings: Settings
     impacts: list[Impacts]
     sensor: SensorEstimate | None
-    """What was estimated of the touch sensor."""
+    """Estimated error rates of the touch sensor, if it is imperfect."""
     prescriptions: list[Prescription]
     units: NaturalUnits
-    parameters: FreeParameters
+    free: FreeParameters
     start: np.ndarray
-    """Where the shared values start, weights of networks at 0."""
+    """Initial shared values, with network weights 0."""
     priors: Priors
     starts: Sequence[State] | None
     surfaces: list[np.ndarray]
-    """Where the surfaces seem to be in each run, relative to where they are stated."""
+    """Estimated displacement of the surfaces from their stated positions, in each run."""
 
     @classmethod
     def of(
@@ -101,7 +101,7 @@ class Problem:
         sensor: TouchSensor | None,
         starts: Sequence[State] | None,
     ) -> "Problem":
-        """Find impacts, scales and first guesses in a recording."""
+        """Detect impacts and derive scales, priors and initial values from a recording."""
         scene, learn = recording.scene, set(settings.learn)
         assert scene is not None
         impacts, estimate = detect_impacts(
@@ -121,11 +121,9 @@ class Problem:
             force.in_units(units) if isinstance(force, AbstractLearnedPotential) else force
             for force in template.forces
         )
-        template = eqx.tree_at(
-            lambda m: m.forces, template, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
-        )
-        parameters = FreeParameters.of(template, settings.learn, share=settings.share)
-        start = parameters.values_of(_starting(template, shift, restitution, settings))
+        template = replace(template, forces=forces)
+        free = FreeParameters.of(template, settings.learn, share=settings.share)
+        start = free.values_of(_starting(template, shift, restitution, settings))
         return cls(
             recording,
             settings,
@@ -133,9 +131,9 @@ class Problem:
             estimate,
             prescribe(recording, impacts, surfaces, mask=settings.mask),
             units,
-            parameters,
+            free,
             start,
-            parameters.priors(units, start, _resolution(recording)),
+            free.priors(units, start, _resolution(recording)),
             starts,
             surfaces,
         )
@@ -146,65 +144,59 @@ class Problem:
 
     @property
     def most(self) -> int | None:
-        """How many contacts are prescribed in a step at most; None where that saves no work."""
-        template = self.parameters.template
-        found = max((int(found.chosen.sum(axis=1).max(initial=0)) for found in self.impacts), default=0)
-        most = AT_ONCE if self.short else max(found, 1)
-        listed = isinstance(template.stepper, ConstraintExact) and not template.geometry.edged
-        return most if listed and most < len(template.geometry) else None
+        """Greatest number of prescribed contacts in a step; None if all contacts are to be evaluated."""
+        template = self.free.template
+        detected = max((int(found.chosen.sum(axis=1).max(initial=0)) for found in self.impacts), default=0)
+        # In short runs impacts are reassigned; a fixed number avoids compiling again for each assignment.
+        most = MAX_PER_STEP if self.short else max(detected, 1)
+        supported = isinstance(template.stepper, ConstraintExact) and not template.geometry.edged
+        return most if supported and most < len(template.geometry) else None
 
     def random_start(self, generator: np.random.Generator) -> np.ndarray:
-        """Shared values with random weights of the networks."""
-        template = self.parameters.template
+        """Initial shared values with random network weights."""
+        template = self.free.template
         forces = tuple(
             eqx.tree_at(lambda f: f.network, force, force.network.random(generator))
             if isinstance(force, AbstractLearnedPotential)
             else force
             for force in template.forces
         )
-        weights = self.parameters.layout.weights
-        changed = eqx.tree_at(
-            lambda m: m.forces, template, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
-        )
-        return np.concatenate([self.parameters.values_of(changed)[:weights], self.start[weights:]])
+        weights = self.free.layout.weights
+        values = self.free.values_of(replace(template, forces=forces))
+        return np.concatenate([values[:weights], self.start[weights:]])
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
-        """The same recording with its impacts elsewhere."""
+        """The problem with other impacts prescribed."""
         prescriptions = prescribe(self.recording, impacts, self.surfaces, mask=self.settings.mask)
         return replace(self, impacts=impacts, prescriptions=prescriptions)
 
     @property
     def noise(self) -> np.ndarray:
-        """Of positions and velocities, the median over the runs that have any; no less than they resolve."""
-        found = np.array([impacts.noise for impacts in self.impacts])
+        """Initial noise of positions and velocities: the median over the runs, at least the resolution."""
+        by_run = np.array([impacts.noise for impacts in self.impacts])
         without = [run.velocity is None or np.isnan(run.velocity).all() for run in self.recording.runs]
-        speeds = found[~np.array(without), 1]
-        rough = np.array([np.median(found[:, 0]), np.median(speeds) if len(speeds) else 1.0])
-        return np.maximum(rough, self.priors.resolution)
+        of_velocity = by_run[~np.array(without), 1]
+        median = np.array([np.median(by_run[:, 0]), np.median(of_velocity) if len(of_velocity) else 1.0])
+        return np.maximum(median, self.priors.resolution)
 
     def first_states(self, partition: Partition) -> np.ndarray:
-        """Start states of the segments, from the data near each, and what their runs add."""
-        states = first_states(self.recording, self.impacts, partition)
-        added = np.zeros(
-            (len(self.impacts), self.parameters.layout.local_size - self.parameters.layout.state)
-        )
-        layout = self.parameters.layout
-        first = 0
-        for block in layout.local:
-            if block.path == ("geometry", "offset"):
+        """Initial local parameters of the segments: start states from nearby data, deviations of the runs."""
+        layout = self.free.layout
+        local = np.zeros((len(partition.run), layout.local_size))
+        local[:, : layout.state] = first_states(self.recording, self.impacts, partition)
+        for block, columns in layout.local_slices():
+            if block.path == SURFACES:
                 common = self.surfaces[0] * 0
                 if any(b.path == block.path for b in layout.shared):
                     common = first_guess(self.impacts, self.recording)[0]
-                added[:, first : first + block.count] = np.array(self.surfaces) - common
-            first += block.count
-        states = np.concatenate([states, added[partition.run]], axis=1)
-        return self.with_known_starts(states, partition)[0]
+                local[:, columns] = (np.array(self.surfaces) - common)[partition.run]
+        return self.with_known_starts(local, partition)[0]
 
     def with_known_starts(
         self, states: Values, partition: Partition
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Parameters of the segments with known starts put in, and means and precisions of their priors."""
-        states, layout = np.array(states), self.parameters.layout
+        """Local parameters with known start states inserted, and means and precisions of their priors."""
+        states, layout = np.array(states), self.free.layout
         precision = np.full(states.shape, (VAGUE * self.units.length) ** -2)
         precision[:, layout.state :] = self.priors.local_precision
         if self.starts is not None:
@@ -215,22 +207,20 @@ class Problem:
                 )
                 precision[row, : layout.state] = (KNOWN_START * self.noise[0]) ** -2
         mean = states.copy()
-        # Runs scatter about what all have in common; where surfaces lie is known of each run alone.
-        first = layout.state
-        for block in layout.local:
-            if block.path != ("geometry", "offset"):
-                mean[:, first : first + block.count] = 0.0
-            first += block.count
+        # Runs deviate from the shared values by 0 on average; surfaces have an initial value in each run.
+        for block, columns in layout.local_slices():
+            if block.path != SURFACES:
+                mean[:, columns] = 0.0
         return states, mean, precision
 
     def segments(self, partition: Partition, *, by_gap: bool) -> Segments:
-        """The data of all segments, with impacts as prescribed or by the gap alone."""
+        """The data of all segments, with contacts prescribed or determined by the gap."""
         chosen = [one.by_gap() if by_gap else one for one in self.prescriptions]
         return cut(self.recording, chosen, partition)
 
 
 def natural_units(recording: Recording, impacts: Sequence[Impacts]) -> NaturalUnits:
-    """Scales from the range of positions, typical speeds and typical accelerations."""
+    """Natural units from the range of positions, the root-mean-square speed and typical accelerations."""
     positions = np.concatenate([run.position for run in recording.runs])
     flat = positions.reshape(-1, recording.dimension)
     length = max(float(np.max(0.5 * (np.nanmax(flat, axis=0) - np.nanmin(flat, axis=0)))), 1e-9)
@@ -243,19 +233,19 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts]) -> NaturalUn
 
 
 def _distances(recording: Recording) -> np.ndarray:
-    """The centre and half the range of the distances of pairs of bodies."""
+    """Centre and half-width of the range of distances between bodies."""
     first, second = np.triu_indices(recording.bodies, 1)
     if not len(first):
         return np.ones(2)
-    apart = [
+    distances = [
         np.linalg.norm(run.position[:, first] - run.position[:, second], axis=-1) for run in recording.runs
     ]
-    low, high = (extreme([extreme(part) for part in apart]) for extreme in (np.nanmin, np.nanmax))
+    low, high = (extreme([extreme(part) for part in distances]) for extreme in (np.nanmin, np.nanmax))
     return np.array([0.5 * (low + high), max(0.5 * (high - low), 1e-9)])
 
 
 def _resolution(recording: Recording) -> np.ndarray:
-    """A small share of the spread of positions and of velocities."""
+    """A small fraction of the standard deviations of positions and of velocities."""
     position = np.concatenate([run.position.ravel() for run in recording.runs])
     velocity = [run.velocity.ravel() for run in recording.runs if run.velocity is not None]
     spreads = [np.nanstd(position), np.nanstd(np.concatenate(velocity)) if velocity else 1.0]
@@ -265,7 +255,7 @@ def _resolution(recording: Recording) -> np.ndarray:
 def _starting(
     template: Mechanism, shift: np.ndarray, restitution: np.ndarray, settings: Settings
 ) -> Mechanism:
-    """The mechanism with the numbers that an estimate starts from."""
+    """The mechanism with the initial values of its parameters."""
     changed = eqx.tree_at(lambda m: m.geometry.offset, template, np.asarray(template.geometry.offset) + shift)
     changed = eqx.tree_at(
         lambda m: m.restitution,
@@ -279,13 +269,13 @@ def _starting(
 
 
 def require_scene(recordings: Sequence[Recording], settings: Settings) -> Scene:
-    """The scene that recordings share, or a refusal."""
+    """The scene that the recordings share; raises an error if there is none or touch readings are missing."""
     scene = recordings[0].scene
     if scene is None:
         raise InputError("This recording has no scene: read it with a system file, or use `with_scene`.")
     if settings.touch != "inferred" and not recordings[0].has_touch:
         raise InputError(
-            f"Touch is to be {settings.touch}, but the recording has no touch readings; leave that out: "
-            "contacts are then inferred from the motion."
+            f"Touch is {settings.touch} in the settings, but the recording has no touch readings; leave it "
+            "out, and contacts are inferred from the motion."
         )
     return scene

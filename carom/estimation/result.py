@@ -20,7 +20,7 @@ from carom.estimation.parameters.free import (
     with_values,
 )
 from carom.estimation.parameters.report import Parameter, report_parameters
-from carom.estimation.problem import Problem
+from carom.estimation.problem import SURFACES, Problem
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Outcome
 from carom.estimation.solver.segments import Partition, Prescription, Segments
@@ -36,17 +36,16 @@ from carom.storage.program_cache import CachedFunction
 from carom.types import State
 
 NEGLIGIBLE = 0.02
-"""Residuals as a share of the range of motion that make no failure, however small the noise is."""
+"""Residuals up to this fraction of the range of motion are never a failure, however small the noise is."""
 ENOUGH_RUNS = 8
-"""Runs whose disagreement tells how uncertain a parameter is."""
+"""Number of runs from which on the sandwich estimator of the covariance is used."""
 WORSE_BY_GAP = 0.02
-"""Loss of log-likelihood per sample up to which the gap alone explains the recording as well."""
-SURFACES = ("geometry", "offset")
+"""Loss of log-likelihood per sample up to which contacts by the gap explain the recording equally well."""
 
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """A run as the fitted model retraces it: states, and residuals over the noise."""
+    """A run as reproduced by the fitted model: states, and residuals over the noise."""
 
     position: Float[np.ndarray, "samples bodies dimension"]
     velocity: Float[np.ndarray, "samples bodies dimension"]
@@ -55,26 +54,26 @@ class Motion:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted mechanism, what is known of its parameters, and how well it explains the recording.
+    """A fitted mechanism, its parameters with errors, and how well it explains the recording.
 
     Arguments:
-        model: the mechanism; that of the median run where runs have parameters of their own.
+        model: the mechanism; that of the median run if runs have parameters of their own.
         parameters: estimates with their errors.
         noise: standard deviations of positions and velocities.
-        diagnostics: what residuals say against the model.
+        diagnostics: tests of the residuals.
         log_likelihood: up to a constant.
-        impacts: those that were found in every run.
-        motions: every run as the model retraces it.
-        added: what each run adds to the parameters of the model, a row per run.
-        added_errors: standard errors of these.
-        free: which parameters were free.
-        covariance: of the values that all runs share.
-        by_gap: whether the gap alone, with no impact prescribed, explains the recording as well.
-        samples: mechanisms sampled from the posterior (Laplace), with an axis over them before all others.
-            Where runs have parameters of their own, each has those of some run, as a new one may.
+        impacts: the detected impacts of every run.
+        motions: every run as reproduced by the model.
+        added: deviations of each run from the parameters of the model, one row per run.
+        added_errors: their standard errors.
+        free: the free parameters.
+        covariance: of the values shared by all runs.
+        by_gap: whether contacts determined by the gap explain the recording as well as prescribed impacts.
+        samples: mechanisms sampled from the posterior (Laplace), stacked along the first axis of all arrays.
+            If runs have parameters of their own, each sample has those of a random run, as a new run might.
         settings: of the fit.
-        history: the log-likelihood, round by round, once the best start was chosen.
-        seconds: that the fit took.
+        history: the log-likelihood of the best start, round by round.
+        seconds: duration of the fit.
     """
 
     model: Mechanism
@@ -96,7 +95,7 @@ class Fit:
 
     @property
     def failed(self) -> bool:
-        """Whether the fit cannot be trusted at all; `diagnostics` has smaller objections."""
+        """Whether the fit is unusable; `diagnostics` lists lesser problems."""
         return not np.isfinite(self.log_likelihood) or (
             self.diagnostics.excess > 4 and self.diagnostics.unexplained > NEGLIGIBLE
         )
@@ -121,41 +120,43 @@ class Fit:
         return table("Fit by our recipe", rows) + curves(rounds, course, x="round", y="log-likelihood")
 
     def in_run(self, index: int) -> Mechanism:
-        """The model as it is in one run, with the parameters of that run."""
+        """The model with the parameters of one run."""
         added = jnp.asarray(self.added[index], jnp.float32)
         return with_added(self.free.layout, self.free.maps, self.model, added)
 
     def per_run(self, key: str) -> tuple[Float[np.ndarray, "runs values"], Float[np.ndarray, "runs values"]]:
-        """What each run adds to the parameters of a name, and its standard errors."""
-        first = 0
-        for block, spec in zip(self.free.layout.local, self.free.local_specs, strict=True):
+        """Deviations of each run from a parameter of the model, and their standard errors."""
+        layout = self.free.layout
+        for (_, rows), spec in zip(layout.local_slices(), self.free.local_specs, strict=True):
             if spec.key == key:
-                columns = slice(first, first + block.count)
+                columns = slice(rows.start - layout.state, rows.stop - layout.state)
                 return self.added[:, columns], self.added_errors[:, columns]
-            first += block.count
         raise KeyError(key)
 
     def covariance_of(self, key: str) -> Float[np.ndarray, "values values"]:
-        """The covariance of the shared values of a name."""
-        first = 0
-        for block, spec in zip(self.free.layout.shared, self.free.specs, strict=True):
+        """The covariance of the shared values of a parameter."""
+        for (_, rows), spec in zip(self.free.layout.shared_slices(), self.free.specs, strict=True):
             if spec.key == key:
-                return self.covariance[first : first + block.count, first : first + block.count]
-            first += block.count
+                return self.covariance[rows, rows]
         raise KeyError(key)
 
 
 def describe(
-    problem: Problem, partition: Partition, prescribed: Outcome, freed: Outcome, *, history: tuple[float, ...]
+    problem: Problem,
+    partition: Partition,
+    prescribed: Outcome,
+    unprescribed: Outcome,
+    *,
+    history: tuple[float, ...],
 ) -> Fit:
-    """The fit of one recording, from its estimates with impacts prescribed and by the gap alone."""
-    recording, free = problem.recording, problem.parameters
+    """The fit of one recording, from its estimates with prescribed impacts and with contacts by the gap."""
+    recording, free = problem.recording, problem.free
     agrees = bool(
-        freed.log_likelihood > prescribed.log_likelihood - WORSE_BY_GAP * recording.samples
+        unprescribed.log_likelihood > prescribed.log_likelihood - WORSE_BY_GAP * recording.samples
     ) or not np.isfinite(prescribed.log_likelihood)
-    best = freed if agrees else prescribed
-    values, noise = np.asarray(best.estimate.unknowns.shared), np.asarray(best.estimate.noise)
-    local = np.asarray(best.estimate.unknowns.local)
+    best = unprescribed if agrees else prescribed
+    values, noise = np.asarray(best.estimate.parameters.shared), np.asarray(best.estimate.noise)
+    local = np.asarray(best.estimate.parameters.local)
     exact = isinstance(free.template.stepper, ConstraintExact)
     by_gap = agrees and exact and not problem.short
     segments = problem.segments(partition, by_gap=by_gap)
@@ -165,7 +166,7 @@ def describe(
     model = with_values(free.layout, free.maps, free.template, values)
     half_widths = None
     if not exact and any(block.path == SURFACES for block in free.layout.shared):
-        # Any surface between arrivals with contact and without explains the data: a uniform distribution.
+        # The likelihood is constant between positions with and without contact: a uniform posterior.
         model, half_widths = _between_arrivals(model, motions, problem.prescriptions)
         values = free.values_of(model)
     covariance = np.asarray(best.covariance)
@@ -197,9 +198,9 @@ def describe(
 
 
 def retracer(layout: Layout, most: int | None) -> CachedFunction:
-    """Positions and velocities of all segments, of the estimated values, durations and modes of contacts."""
+    """A compiled function for the positions and velocities of all segments, given values and modes."""
 
-    def together(template, maps, shared, local, duration, modes):
+    def retrace(template, maps, shared, local, duration, modes):
         def one(local, duration, modes):
             leaves = free_leaves(layout, maps, template, shared, local)
             states, _ = segment_motion(
@@ -209,11 +210,11 @@ def retracer(layout: Layout, most: int | None) -> CachedFunction:
 
         return jax.vmap(one)(local, duration, modes)
 
-    return CachedFunction(together, (0, 0), ("retrace", layout, most))
+    return CachedFunction(retrace, (0, 0), ("retrace", layout, most))
 
 
 def _single(leaf):
-    """Numbers of a fitted model in single precision, which forecasts need no more than."""
+    """Arrays of a fitted model in single precision, which suffices for forecasts."""
     return jnp.asarray(leaf, jnp.float32) if eqx.is_inexact_array(leaf) else leaf
 
 
@@ -224,13 +225,11 @@ def _parameters(
     half_widths: np.ndarray | None,
     best: Outcome,
 ) -> tuple[Parameter, ...]:
-    free = problem.parameters
+    free = problem.free
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0))
-    first = 0
-    for block in free.layout.shared:
+    for block, rows in free.layout.shared_slices():
         if half_widths is not None and block.path == SURFACES and block.count == len(half_widths):
-            errors[first : first + block.count] = half_widths / np.sqrt(3)
-        first += block.count
+            errors[rows] = half_widths / np.sqrt(3)  # the standard deviation of a uniform distribution
     counted = sum(found.chosen.sum(axis=0) * found.explained for found in problem.impacts)
     parameters = report_parameters(
         free,
@@ -247,18 +246,17 @@ def _parameters(
 def _added(
     problem: Problem, partition: Partition, local: np.ndarray, errors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each run adds to the parameters of all, from the segment that determines it best, and its
-    error."""
+    """Deviations of each run from the shared parameters, by the segment with the smallest error; errors."""
     rows = [np.flatnonzero(partition.run == run) for run in range(len(problem.impacts))]
     clearest = np.array([of_run[np.argmin(errors[of_run], axis=0)] for of_run in rows])
-    columns, first = np.arange(errors.shape[1]), problem.parameters.layout.state
+    columns, first = np.arange(errors.shape[1]), problem.free.layout.state
     return local[clearest, columns][:, first:], errors[clearest, columns][:, first:]
 
 
 def _diagnostics(
     problem: Problem, motions: Sequence[Motion], noise: np.ndarray, *, by_gap: bool
 ) -> Diagnostics:
-    # What is left below the resolution has a shape too, that of the network's last digits.
+    # Residuals below the resolution of the data are errors of the network, and never white.
     resolved = (noise > problem.priors.resolution)[None, :, None, None]
     shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
     return diagnose(
@@ -273,10 +271,9 @@ def _diagnostics(
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-    """The covariance with every standard deviation raised to that of the sandwich estimator, where that is
-    greater.
+    """The covariance with standard deviations raised to those of the sandwich estimator if these are larger.
 
-    Where the model explains the data both say the same; where it does not, runs disagree by more than noise.
+    Both agree if the model explains the data; if it does not, runs differ by more than the noise.
     """
     diagonals = [np.maximum(np.diagonal(matrix), 1e-300) for matrix in (covariance, scatter)]
     factor = np.sqrt(np.maximum(diagonals[1] / diagonals[0], 1.0))
@@ -286,7 +283,7 @@ def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:
 def _motions(
     recording: Recording, partition: Partition, motion: State, segments: Segments, noise: np.ndarray
 ) -> tuple[Motion, ...]:
-    """Segments put together again, run by run."""
+    """Concatenate the segments of every run."""
     predicted = np.stack([np.asarray(motion.position), np.asarray(motion.velocity)], axis=2)
     residuals = np.where(segments.known, predicted - segments.observed, np.nan) / noise[None, :, None, None]
     result = []
@@ -300,7 +297,7 @@ def _motions(
 
 
 def _half_ranges(recording: Recording) -> np.ndarray:
-    """Half the range of positions and of velocities, the widest of all coordinates."""
+    """Half the range of positions and of velocities, the greatest over all coordinates."""
     halves = []
     for channel in ("position", "velocity"):
         parts = [getattr(run, channel) for run in recording.runs]
@@ -313,37 +310,37 @@ def _half_ranges(recording: Recording) -> np.ndarray:
 
 
 def _near(found: Impacts, width: int = 5) -> np.ndarray:
-    """Samples within a few of an impact."""
-    struck = np.any(found.chosen, axis=1).astype(float)
-    steps = np.convolve(struck, np.ones(2 * width), "full")[width - 1 :][: len(struck)] > 0
+    """Samples within `width` steps of an impact."""
+    impact = np.any(found.chosen, axis=1).astype(float)
+    steps = np.convolve(impact, np.ones(2 * width), "full")[width - 1 :][: len(impact)] > 0
     return np.concatenate([steps[:1], steps])
 
 
 def _between_arrivals(
     model: Mechanism, motions: Sequence[Motion], prescriptions: Sequence[Prescription]
 ) -> tuple[Mechanism, np.ndarray]:
-    """Surfaces halfway between positions tested with contact and without, and half of what lies between.
+    """Surfaces in the middle of the interval between tested positions with and without contact; half-widths.
 
-    The CD-Lagrange step tells no more of them: a position below is a contact.
+    The CD-Lagrange step determines them no better: a contact occurs wherever the tested position is below.
     """
     stepper = model.stepper
     assert isinstance(stepper, CDLagrange)
     offset = np.array(model.geometry.offset)
-    touched, passed = [[[] for _ in offset] for _ in range(2)]
+    closed, opened = [[[] for _ in offset] for _ in range(2)]
     for motion, prescription in zip(motions, prescriptions, strict=True):
         tested = motion.position[:-1]
         if stepper.detection == "arrival":
             tested = tested + model.step_size * motion.velocity[:-1]
         height = np.asarray(jax.vmap(model.geometry.gap)(jnp.asarray(tested))) + offset
         for j in range(len(offset)):
-            hit = prescription.modes[:, j] == PRESCRIBED
-            touched[j] += list(height[hit, j])
-            passed[j] += list(height[~hit, j])
-    halves = np.full(offset.shape, np.inf)
+            contact = prescription.modes[:, j] == PRESCRIBED
+            closed[j] += list(height[contact, j])
+            opened[j] += list(height[~contact, j])
+    half_widths = np.full(offset.shape, np.inf)
     for j in range(len(offset)):
-        if touched[j]:
-            highest = max(touched[j])
-            above = [value for value in passed[j] if value > highest]
+        if closed[j]:
+            highest = max(closed[j])
+            above = [value for value in opened[j] if value > highest]
             offset[j] = 0.5 * (highest + min(above)) if above else highest
-            halves[j] = 0.5 * (min(above) - highest) if above else np.inf
-    return eqx.tree_at(lambda m: at(SURFACES)(m)[0], model, jnp.asarray(offset)), halves
+            half_widths[j] = 0.5 * (min(above) - highest) if above else np.inf
+    return eqx.tree_at(lambda m: at(SURFACES)(m)[0], model, jnp.asarray(offset)), half_widths

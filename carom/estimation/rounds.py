@@ -1,6 +1,6 @@
-"""Rounds of a stage: a batch of estimations improved until their likelihood converges.
+"""Rounds of a stage: a batch of estimates improved until their likelihoods converge.
 
-A batch has every start of every recording, or one estimate of each; its arrays have an axis over them first.
+A batch holds every start of every recording, or one estimate of each, along the first axis of its arrays.
 """
 
 from collections.abc import Sequence
@@ -14,28 +14,28 @@ import numpy as np
 from carom.estimation.problem import Problem
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Estimate, Outcome, improver
-from carom.estimation.solver.normal_equations import Unknowns
+from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import Partition
 from carom.storage.checkpoints import Progress
 
-LOOSE, HINGE = 0.3, 3e-3
-"""How softly prescribed impacts are kept within their time, at first and in the end, as a share of a step."""
+INITIAL_HINGE, FINAL_HINGE = 0.3, 3e-3
+"""Standard deviation of prescribed impacts beyond their time interval, as a fraction of a step."""
 LONG = 10_000
-"""Samples beyond which the change of the log-likelihood that ends a stage grows with their number."""
+"""Samples above which the convergence tolerance of the log-likelihood grows with their number."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Runs rounds of one fit, keeping each on disk, and remembers the log-likelihoods."""
+    """Runs the rounds of one fit, with checkpoints, and records their log-likelihoods."""
 
     settings: Settings
     progress: Progress
     history: list[np.ndarray]
 
     def prepare(self, estimate: Estimate, problems: Sequence[Problem], partition: Partition) -> None:
-        """Compile a stage before its turn comes."""
-        program = improver(problems[0].parameters.layout, most_prescribed(problems))
-        program.prepare(LOOSE, *round_inputs(estimate, problems, partition))
+        """Start compiling the program of a stage in the background."""
+        program = improver(problems[0].free.layout, most_prescribed(problems))
+        program.prepare(INITIAL_HINGE, *round_inputs(estimate, problems, partition))
 
     def run(
         self,
@@ -47,21 +47,21 @@ class Rounds:
         tighten: bool = False,
         starts: int = 1,
     ) -> Outcome:
-        """Round after round until the likelihood converges, of several starts that of the best.
+        """Repeat rounds until the likelihood of the best start of every problem converges.
 
         Arguments:
-            by_gap: whether the gap alone decides on contacts, rather than the impacts that were found.
-            tighten: whether prescribed impacts are confined ever more closely to their time.
-            starts: of each problem, side by side.
+            by_gap: whether contacts follow from the gap instead of being prescribed.
+            tighten: whether to shrink the hinge of prescribed impacts from round to round.
+            starts: number of starts per problem, adjacent in the batch.
         """
-        program = improver(problems[0].parameters.layout, most_prescribed(problems, by_gap=by_gap))
+        program = improver(problems[0].free.layout, most_prescribed(problems, by_gap=by_gap))
         inputs: list[Any] = list(round_inputs(estimate, problems, partition, by_gap=by_gap))
-        # Each of many short runs may still move a little, and so may each part of a long recording.
+        # Every one of many short runs, or every part of a long recording, may contribute a small change.
         samples = problems[0].recording.samples
-        enough = self.settings.converged * max(
+        tolerance = self.settings.converged * max(
             1.0, len(partition.run) / 20 if problems[0].short else samples / LONG
         )
-        hinge, before, number = LOOSE, -np.inf, 0
+        hinge, previous, number = INITIAL_HINGE, -np.inf, 0
         stage = self.progress.stage(Outcome.like(inputs[3]), 0.0)
 
         def improved(hinge: float, inputs: Sequence[Any]) -> tuple[Outcome, np.ndarray]:
@@ -73,17 +73,18 @@ class Rounds:
             inputs[3] = outcome.estimate
             self.history.append(likelihood)
             best = np.max(by_start(likelihood, starts), axis=1)
-            # What is not finite will not converge by itself, nor should the others wait for it.
-            moving = np.isfinite(best) & ((best > before + enough) | (best < before - enough))
+            # A likelihood that is not finite never recovers, and the others should not wait for it.
+            changing = np.isfinite(best) & ((best > previous + tolerance) | (best < previous - tolerance))
             number += 1
-            if number == self.settings.rounds or (not moving.any() and (hinge <= HINGE or not tighten)):
+            tight = hinge <= FINAL_HINGE or not tighten
+            if number == self.settings.rounds or (not changing.any() and tight):
                 return outcome
-            before = best
-            hinge = max(HINGE, 0.3 * hinge) if tighten else hinge
+            previous = best
+            hinge = max(FINAL_HINGE, 0.3 * hinge) if tighten else hinge
 
 
 def most_prescribed(problems: Sequence[Problem], *, by_gap: bool = False) -> int | None:
-    """How many contacts are prescribed in a step at most; None where all are to be tested."""
+    """Greatest number of prescribed contacts in a step of any problem; None if all contacts are tested."""
     found = [None if by_gap else problem.most for problem in problems]
     return None if None in found else max(number for number in found if number is not None)
 
@@ -91,46 +92,45 @@ def most_prescribed(problems: Sequence[Problem], *, by_gap: bool = False) -> int
 def round_inputs(
     estimate: Estimate, problems: Sequence[Problem], partition: Partition, *, by_gap: bool = False
 ):
-    """What a round takes: mechanism, maps, priors, the estimate with known starts in it, data, priors of
-    segments."""
-    parameters = [problem.parameters for problem in problems]
-    template, maps = (stack([getattr(p, name) for p in parameters]) for name in ("template", "maps"))
+    """Arguments of `improve` after the hinge, stacked over the problems; known starts replace estimates."""
+    template = stack([problem.free.template for problem in problems])
+    maps = stack([problem.free.maps for problem in problems])
     priors = stack([problem.priors for problem in problems])
     data = stack([problem.segments(partition, by_gap=by_gap) for problem in problems])
     known = [
         problem.with_known_starts(local, partition)
-        for problem, local in zip(problems, estimate.unknowns.local, strict=True)
+        for problem, local in zip(problems, estimate.parameters.local, strict=True)
     ]
     local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
     return template, maps, priors, with_local(estimate, local), data, (mean, precision)
 
 
 def by_start(likelihoods, starts: int) -> np.ndarray:
-    """Likelihoods problem by problem, the starts of one side by side, −∞ for what is not finite."""
+    """Likelihoods with one row per problem and one column per start; −∞ if they are not finite."""
     values = np.asarray(likelihoods).reshape(-1, starts)
     return np.where(np.isfinite(values), values, -np.inf)
 
 
 def pick(batch, index: int | np.ndarray):
-    """One estimation of a batch, or some."""
+    """One element of a batch, or several."""
     return jax.tree.map(lambda x: np.asarray(x)[index], batch)
 
 
 def with_local(estimate: Estimate, local: np.ndarray) -> Estimate:
-    """The same with other parameters of the segments, or with those of other segments."""
-    return estimate._replace(unknowns=estimate.unknowns._replace(local=local))
+    """The estimate with other local parameters, possibly of another partition."""
+    return estimate._replace(parameters=estimate.parameters._replace(local=local))
 
 
-def joined(estimate: Estimate, fine: Partition, coarse: Partition) -> Estimate:
-    """The same estimate with fewer, longer segments: each starts where a short one did."""
+def coarsened(estimate: Estimate, fine: Partition, coarse: Partition) -> Estimate:
+    """The estimate on a coarser partition: each long segment inherits the start of a short one."""
     row_of = {
         start: row for row, start in enumerate(zip(fine.run.tolist(), fine.sample.tolist(), strict=True))
     }
     rows = [row_of[start] for start in zip(coarse.run.tolist(), coarse.sample.tolist(), strict=True)]
-    shared, local = estimate.unknowns
-    return estimate._replace(unknowns=Unknowns(shared, np.asarray(local)[:, np.array(rows)]))
+    shared, local = estimate.parameters
+    return estimate._replace(parameters=Parameters(shared, np.asarray(local)[:, np.array(rows)]))
 
 
 def stack(trees):
-    """Trees of one structure as one, with an axis over them first."""
+    """Stack trees of the same structure along a new first axis."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)

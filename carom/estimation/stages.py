@@ -3,15 +3,15 @@
 1. Impacts are detected in the data, and prescribed.
 2. Start states of short segments, network weights and physical parameters are estimated together by least
    squares; the segments then grow to whole runs. With the impacts prescribed the problem is smooth.
-3. Nothing is prescribed any more: the gap alone decides, as it will in forecasts, and the fit is polished.
+3. The prescription is dropped: contacts follow from the gap, as in forecasts, and the fit is refined.
 
-Noise and the smoothness of the force are estimated along, so that nothing is left to tune from one system to
-the next.
+Noise and the smoothness of the force are estimated as well, so that no setting has to be tuned per system.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -30,27 +30,28 @@ from carom.estimation.detection.touch_sensor import PERFECT
 from carom.estimation.parameters.free import Layout
 from carom.estimation.problem import Problem, mechanism_to_fit, require_scene, short, stepper_for
 from carom.estimation.result import Fit, describe, retracer
-from carom.estimation.rounds import LOOSE, Rounds, by_start, joined, pick, with_local
+from carom.estimation.rounds import INITIAL_HINGE, Rounds, by_start, coarsened, pick, with_local
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Estimate, Outcome
-from carom.estimation.solver.normal_equations import Unknowns
-from carom.estimation.solver.segments import Partition, partition, spread_out
+from carom.estimation.solver.normal_equations import Parameters
+from carom.estimation.solver.segments import Partition, partition, subset
 from carom.mechanics import Scene
 from carom.models import Mechanism
 from carom.storage.checkpoints import Progress
 from carom.types import State
 
 FLAT, STRAIGHT = 1e-2, 1e-2
-"""Precisions of the priors that the force is uniform, and that it is linear, before anything is known."""
+"""Initial precisions of the priors that the force is uniform, and that it is linear."""
 SCATTER = 0.2
-"""Standard deviation of restitutions from run to run, before anything is known."""
+"""Initial standard deviation of restitution from run to run."""
 STEP_REASSIGNMENTS, SHORT_REASSIGNMENTS = 4, 8
-"""Times at most that impacts are assigned to likelier steps, or those of short runs anew."""
-COPIES, MOST_MEMORY = 16, 0.5
-"""What a fit takes of long recordings, over the derivatives of all segments by their own parameters (5 of a
-million samples, by measurement); and the share of memory that it may take."""
+"""Greatest numbers of passes of impact reassignment, in long and in short runs."""
+COPIES, MAX_MEMORY = 16, 0.5
+"""Peak memory of a fit in multiples of the local Jacobian blocks of all segments (5 were measured with a
+million samples), and the fraction of the device memory that it may use."""
 LONG, PART = 512, 128
-"""Short segments from which on a recording is long, and those of it on which random starts are compared."""
+"""Number of short segments above which a recording is long, and of those on which random starts of a long
+recording are compared."""
 
 
 def fit_recording(
@@ -65,12 +66,12 @@ def fit_recording(
     """Fit a mechanism to a recording: states, contacts, noise, forces and physical parameters together.
 
     Arguments:
-        recording: what was measured; its scene names the candidate contacts.
-        settings: which parameters to estimate, and how touch readings are taken.
-        starts: start states of the runs where they are known exactly, such as a release from rest.
+        recording: the measurements; its scene names the candidate contacts.
+        settings: which parameters to estimate, and how touch readings are interpreted.
+        starts: start states of the runs if they are known exactly, such as a release from rest.
         seed: of the random initial weights.
-        progress: called with the estimated share of the work that is done.
-        checkpoints: a folder where every round is kept; the same fit continues from there.
+        progress: called with the estimated fraction of the work that is done.
+        checkpoints: a folder in which every round is saved; the same fit resumes from there.
 
     Example:
         >>> import carom
@@ -97,9 +98,9 @@ def fit_recordings(
     progress: Callable[[float], None] | None = None,
     checkpoints: Path | None = None,
 ) -> list[Fit]:
-    """Fit several recordings of one shape together, each as if it were alone."""
+    """Fit several recordings of one shape as a batch; each result is the same as from a fit of its own."""
     settings = settings or Settings()
-    if settings.potential == "none":  # no weights to begin from
+    if settings.potential == "none":  # without weights all starts are the same
         settings = replace(settings, starts=1)
     scene, template = require_fittable(recordings, settings)
     # The CD-Lagrange step relates velocities to one step size; the exact one takes steps as they come.
@@ -110,11 +111,11 @@ def fit_recordings(
     first = "constraint_exact" if settings.stepper == "auto" else settings.stepper
     with jax.enable_x64(True):
         fits = [_fit_by(first, recordings, scene, settings, starts, seeds, done)]
-        # Velocities that are declared to lie between the samples come from such a scheme.
+        # Velocities declared to lie between the samples come from a scheme such as CD-Lagrange.
         staggered = scene.velocity_grid == "sample"
-        # Runs that single impacts fill tell little of where between samples velocities lie.
-        doubtful = not all(short(recording) for recording in recordings) and any(map(_doubtful, fits[0]))
-        if settings.stepper == "auto" and even and (staggered or doubtful):
+        # Short runs around single impacts hardly discriminate between the velocity grids.
+        poor = not all(short(recording) for recording in recordings) and any(map(_poorly_explained, fits[0]))
+        if settings.stepper == "auto" and even and (staggered or poor):
             fits.append(_fit_by("cd_lagrange", recordings, scene, settings, starts, seeds, done))
     seconds = done.seconds / len(recordings)
     best = [max(options, key=_likelihood) for options in zip(*fits, strict=True)]
@@ -130,8 +131,8 @@ def require_fittable(recordings: Sequence[Recording], settings: Settings) -> tup
     return scene, mechanism_to_fit(scene, recordings[0].step_size, settings, stepper)
 
 
-def _doubtful(fit: Fit) -> bool:
-    """Whether the other scheme deserves a try: physical data leave the exact step nothing to explain."""
+def _poorly_explained(fit: Fit) -> bool:
+    """Whether to try the other scheme too: the exact step should explain physical data up to the noise."""
     diagnostics = fit.diagnostics
     return fit.failed or not fit.by_gap or diagnostics.excess > 1.15 or diagnostics.near_impacts > 1.6
 
@@ -149,7 +150,7 @@ def _fit_by(
     seeds: Sequence[int],
     done: Progress,
 ) -> list[Fit]:
-    """The stages of a fit by one scheme."""
+    """All stages of a fit with one scheme."""
     template = mechanism_to_fit(
         scene, recordings[0].step_size, settings, stepper_for(scene, settings, stepper)
     )
@@ -160,30 +161,28 @@ def _fit_by(
     ]
     exact = stepper != "cd_lagrange"
     partitions = _partitions(recordings, settings)
-    _require_memory(len(problems), len(partitions[0].run), problems[0].parameters.layout)
+    _require_memory(len(problems), len(partitions[0].run), problems[0].free.layout)
     rounds = Rounds(settings, done, [])
     outcome = _first_stage(rounds, problems, partitions, seeds, by_gap_later=exact and not problems[0].short)
     if not exact:
-        reassign, times = reassign_steps, STEP_REASSIGNMENTS
+        reassign, passes = reassign_steps, STEP_REASSIGNMENTS
     else:
-        reassign, times = reassign_short_runs, SHORT_REASSIGNMENTS if problems[0].short else 0
+        reassign, passes = reassign_short_runs, SHORT_REASSIGNMENTS if problems[0].short else 0
     problems, outcome = reassign_until_converged(
-        partial(reassign, hinge=LOOSE), rounds, problems, outcome, partitions[0], times=times
+        partial(reassign, hinge=INITIAL_HINGE), rounds, problems, outcome, partitions[0], passes=passes
     )
-    places = partitions[0]
-    for coarser in partitions[1:]:
-        longer = joined(outcome.estimate, places, coarser)
-        places = coarser
-        outcome = rounds.run(longer, problems, places, tighten=coarser is partitions[-1])
-    freed = outcome
+    for fine, coarse in pairwise(partitions):
+        longer = coarsened(outcome.estimate, fine, coarse)
+        outcome = rounds.run(longer, problems, coarse, tighten=coarse is partitions[-1])
+    unprescribed = outcome
     if exact and not problems[0].short:
-        freed = rounds.run(outcome.estimate, problems, places, by_gap=True)
+        unprescribed = rounds.run(outcome.estimate, problems, partitions[-1], by_gap=True)
     return [
         describe(
             problem,
-            places,
+            partitions[-1],
             pick(outcome, index),
-            pick(freed, index),
+            pick(unprescribed, index),
             history=tuple(float(values[index]) for values in rounds.history),
         )
         for index, problem in enumerate(problems)
@@ -191,7 +190,7 @@ def _fit_by(
 
 
 def _partitions(recordings: Sequence[Recording], settings: Settings) -> list[Partition]:
-    """Short segments, then ever longer ones."""
+    """Partitions into segments of increasing length, one per stage."""
     longest = max(len(run) for recording in recordings for run in recording.runs)
     horizons: list[int | None] = [h for h in settings.horizons if h < longest]
     horizons.append(None if longest <= settings.longest else settings.longest)
@@ -206,57 +205,54 @@ def _first_stage(
     *,
     by_gap_later: bool,
 ) -> Outcome:
-    """Short segments from several random starts, of which the likeliest is kept; the other stages are
-    compiled."""
-    starts, places = rounds.settings.starts, partitions[0]
-    layout = problems[0].parameters.layout
+    """Fit short segments from several random starts and keep the likeliest; meanwhile compile all stages."""
+    starts, fine, free = rounds.settings.starts, partitions[0], problems[0].free
     guesses = [
         problem.random_start(np.random.default_rng([seed, number]))
         for problem, seed in zip(problems, seeds, strict=True)
         for number in range(starts)
     ]
-    # Every start of every recording is one problem; they run as one batch.
+    # Every start of every recording is one problem of the batch.
     batch = [problem for problem in problems for _ in range(starts)]
-    long = len(places.run) > LONG and not problems[0].short
-    first_places = spread_out(places, PART) if long else places
+    # The starts of a long recording are compared on a part of its segments, for speed.
+    long = len(fine.run) > LONG and not problems[0].short
+    compared = subset(fine, PART) if long else fine
     estimate = Estimate(
-        Unknowns(np.stack(guesses), np.stack([problem.first_states(first_places) for problem in batch])),
+        Parameters(np.stack(guesses), np.stack([problem.first_states(compared) for problem in batch])),
         np.stack([problem.noise for problem in batch]),
         np.tile([FLAT, STRAIGHT], (len(batch), 1)),
-        np.full((len(batch), layout.pooled), SCATTER),
+        np.full((len(batch), free.layout.pooled), SCATTER),
     )
-    local = np.stack([problem.first_states(places) for problem in problems])
+    local = np.stack([problem.first_states(fine) for problem in problems])
     first = with_local(pick(estimate, np.arange(len(problems)) * starts), local)
     rounds.progress.expect(len(partitions) + long + by_gap_later)
-    # All stages are compiled from now on, in their order.
-    rounds.prepare(estimate, batch, first_places)
+    # Compilation runs in the background, stage by stage, while the first stage is being computed.
+    rounds.prepare(estimate, batch, compared)
     if long:
-        rounds.prepare(first, problems, places)
-    for coarser in partitions[1:]:
-        rounds.prepare(joined(first, places, coarser), problems, coarser)
+        rounds.prepare(first, problems, fine)
+    for coarse in partitions[1:]:
+        rounds.prepare(coarsened(first, fine, coarse), problems, coarse)
     whole = partitions[-1]
     segments = problems[0].segments(whole, by_gap=False)
-    own = pick(joined(first, places, whole), 0).unknowns
+    values = pick(coarsened(first, fine, whole), 0).parameters
     most = problems[0].most if problems[0].short else None
-    parameters = problems[0].parameters
-    retracer(layout, most).prepare(
-        parameters.template, parameters.maps, own.shared, own.local, segments.duration, segments.modes
+    retracer(free.layout, most).prepare(
+        free.template, free.maps, values.shared, values.local, segments.duration, segments.modes
     )
-    outcome = rounds.run(estimate, batch, first_places, starts=starts)
-    picked = np.argmax(by_start(outcome.log_likelihood, starts), axis=1)
-    chosen = np.arange(len(problems)) * starts + picked
+    outcome = rounds.run(estimate, batch, compared, starts=starts)
+    best = np.argmax(by_start(outcome.log_likelihood, starts), axis=1)
+    chosen = np.arange(len(problems)) * starts + best
     outcome = pick(outcome, chosen)
     rounds.history[:] = [values[chosen] for values in rounds.history]
-    return rounds.run(with_local(outcome.estimate, local), problems, places) if long else outcome
+    return rounds.run(with_local(outcome.estimate, local), problems, fine) if long else outcome
 
 
 def _require_memory(problems: int, segments: int, layout: Layout) -> None:
-    """Refuse what would run out of memory: of every segment all derivatives by its own parameters are
-    kept."""
+    """Raise an error instead of running out of memory: the local Jacobian blocks of all segments are kept."""
     shared, local = layout.size, layout.local_size
     needed = 8 * COPIES * problems * segments * (local + 1) * (local + shared)
-    if needed > MOST_MEMORY * device_memory():
+    if needed > MAX_MEMORY * device_memory():
         raise InputError(
-            f"Our recipe would need {needed / 1e9:.1f} GB for a recording as long as this: fit a part of it, "
-            "of single collisions what is around them (around), or use the paper's recipe."
+            f"Our recipe would need {needed / 1e9:.1f} GB for a recording of this length: fit a part of it, "
+            "trim runs of single collisions to their surroundings (around), or use the paper's recipe."
         )

@@ -44,7 +44,7 @@ def forecast_states(
     model: AbstractModel, starts: Sequence[State], steps: int, *, posterior: AbstractModel | None = None
 ) -> Forecasts:
     """Forecast from states that are known exactly, at time 0 each."""
-    ahead = [forecast_from(model, start, steps, alternatives=posterior) for start in starts]
+    ahead = [forecast_from(model, start, steps, samples=posterior) for start in starts]
     return _together(model, ahead, [0.0] * len(ahead), [None] * len(ahead))
 
 
@@ -68,8 +68,7 @@ def forecast_ends(
         seed: of the samples of last states.
     """
     ahead = [
-        forecast_after(model, run, steps, alternatives=posterior, noise=noise, seed=seed)
-        for run in recording.runs
+        forecast_after(model, run, steps, samples=posterior, noise=noise, seed=seed) for run in recording.runs
     ]
     return _together(model, ahead, [float(run.time[-1]) for run in recording.runs], recording.labels)
 

@@ -54,7 +54,7 @@ def forecast_held_out(
     model: AbstractModel,
     part: HeldOut,
     *,
-    alternatives: AbstractModel | None = None,
+    samples: AbstractModel | None = None,
     noise: tuple[float, float] | None = None,
     seed: int = 0,
 ) -> HeldOutForecast:
@@ -63,11 +63,11 @@ def forecast_held_out(
     Arguments:
         model: the fitted model.
         part: the stretch and its history.
-        alternatives, noise, seed: as in `carom.estimation.forecast_after`.
+        samples, noise, seed: as in `carom.estimation.forecast_after`.
     """
     begin, future = float(part.history.time[-1]), part.future
     steps = max(1, int(np.ceil((future.time[-1] - begin) / model.step_size - 1e-6)))
-    ahead = forecast_after(model, part.history, steps, alternatives=alternatives, noise=noise, seed=seed)
+    ahead = forecast_after(model, part.history, steps, samples=samples, noise=noise, seed=seed)
     grid = begin + np.arange(steps + 1) * model.step_size
     sigma = float("nan") if noise is None else noise[0]
 

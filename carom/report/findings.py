@@ -162,7 +162,7 @@ class Findings:
     def forecasts(self) -> tuple[HeldOutForecast, ...]:
         """Of all that was held out."""
         return tuple(
-            forecast_held_out(self.model, part, alternatives=self.posterior, noise=self.noise)
+            forecast_held_out(self.model, part, samples=self.posterior, noise=self.noise)
             for part in self.fit.split.held_out
         )
 

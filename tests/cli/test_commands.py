@@ -131,7 +131,7 @@ def test_the_rates_of_a_touch_sensor(tmp_path, capsys):
     main(["fit", str(recording), "--touch", "imperfect", "--sensor.delay", "0", "--out", str(run), "--json"])
     parameters = json.loads(capsys.readouterr().out)["parameters"]
     assert [name.split(" ")[0] for name in parameters] == ["surface", "share", "share"]
-    false, error = parameters["share of other samples with a false touch"]
+    false, error = parameters["fraction of samples with a false touch"]
     assert abs(false - 0.03) < 4 * error
     assert json.loads((run / "fit.json").read_text())["settings"]["sensor"]["delay"] == 0
 

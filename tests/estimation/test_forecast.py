@@ -10,7 +10,7 @@ import carom
 from carom.data import Run, hold_out
 from carom.errors import InputError
 from carom.estimation import fit_recordings, forecast_after, forecast_from
-from carom.estimation.last_state import last_state, last_stretch
+from carom.estimation.last_state import final_window, last_state
 from carom.estimation.uncertainty.laplace import SAMPLES
 from carom.evaluation import forecast_held_out
 from carom.fits.model_file import load_posterior, save_posterior
@@ -67,11 +67,11 @@ def test_the_last_state_is_as_uncertain_as_a_straight_line_makes_it():
 
 def _spread_of_ends(model, run: Run, noise: float) -> float:
     """Standard deviation of the last position, each model drawing one."""
-    stretch = last_stretch(run, model.scene, (noise, float("nan")))
+    window = final_window(run, model.scene, (noise, float("nan")))
     with jax.enable_x64(True):
         model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64) if eqx.is_array(x) else x, model)
-        normal = np.random.default_rng(1).standard_normal((400, stretch.guess.size))
-        _, drawn = eqx.filter_vmap(last_state, in_axes=(None, None, 0))(model, stretch, jnp.asarray(normal))
+        normal = np.random.default_rng(1).standard_normal((400, window.guess.size))
+        _, drawn = eqx.filter_vmap(last_state, in_axes=(None, None, 0))(model, window, jnp.asarray(normal))
         return float(np.std(np.asarray(drawn.position)))
 
 
@@ -89,7 +89,7 @@ def test_draws_have_the_errors_that_are_reported(ball):
 
 def test_a_band_opens_from_a_known_start_and_holds_the_truth(ball):
     system, _, fit = ball
-    ahead = forecast_from(fit.model, system.start, 120, alternatives=fit.samples)
+    ahead = forecast_from(fit.model, system.start, 120, samples=fit.samples)
     truth = system.exact(system.start, 0.02 * np.arange(121))
     widths = (ahead.high - ahead.low)[0, :, 0, 0]
     assert widths[0] == 0
@@ -111,7 +111,7 @@ def test_a_band_without_doubt_has_no_width(ball):
             np.repeat(np.asarray(fit.model.restitution.value)[None], SAMPLES, axis=0),
         ),
     )
-    ahead = forecast_from(fit.model, system.start, 80, alternatives=still)
+    ahead = forecast_from(fit.model, system.start, 80, samples=still)
     np.testing.assert_allclose(ahead.high, ahead.low, atol=1e-9)
     np.testing.assert_allclose(ahead.low[0], ahead.position, atol=1e-9)
 
@@ -137,7 +137,7 @@ def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
     path = tmp_path / "posterior.safetensors"
     save_posterior(stack_models(members), path)
     loaded = load_posterior(path, members[0])
-    ahead = forecast_from(members[0], State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5, alternatives=loaded)
+    ahead = forecast_from(members[0], State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5, samples=loaded)
     each = [
         np.asarray(carom.forecast(member, State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5).position)
         for member in members
@@ -164,7 +164,7 @@ def test_bands_hold_what_they_should():
     shares = []
     for split, fit in zip(splits, fits, strict=True):
         part = split.held_out[0]
-        ahead = forecast_held_out(fit.model, part, alternatives=fit.samples, noise=fit.noise)
+        ahead = forecast_held_out(fit.model, part, samples=fit.samples, noise=fit.noise)
         true = truth.position[-len(part.future) :]
         shares.append(float(((true >= ahead.low) & (true <= ahead.high)).mean()))
     assert 0.8 < np.mean(shares) <= 0.97

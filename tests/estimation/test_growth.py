@@ -14,9 +14,9 @@ import pytest
 import carom
 from carom.errors import InputError
 from carom.estimation import stages as latent
-from carom.estimation.detection import local_fits as motion_windows
+from carom.estimation.detection import local_fits
 from carom.estimation.detection.impacts import find_impacts, peaks_of
-from carom.estimation.solver.normal_equations import Prior, Unknowns, normal_equations
+from carom.estimation.solver.normal_equations import Parameters, Prior, normal_equations
 from carom.estimation.solver.segments import first_states, partition
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_impacts_found_in_blocks_are_the_same(monkeypatch):
     run = recording.runs[0]
     whole = find_impacts(run, recording.scene, sensor=None)
     assert whole.chosen.any()
-    monkeypatch.setattr(motion_windows, "AT_ONCE", 64)
+    monkeypatch.setattr(local_fits, "BATCH", 64)
     parts = find_impacts(run, recording.scene, sensor=None)
     for name in ("log_odds", "chosen", "gap", "before", "after", "smooth_gap", "noise"):
         np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
@@ -97,7 +97,7 @@ def test_normal_equations_in_blocks_are_the_same(size):
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(0), 6)
         data = jax.random.normal(keys[0], (10, 7, 2, 1))
-        unknowns = Unknowns(jax.random.normal(keys[1], (3,)), jax.random.normal(keys[2], (10, 2)))
+        parameters = Parameters(jax.random.normal(keys[1], (3,)), jax.random.normal(keys[2], (10, 2)))
         prior = Prior(
             jnp.zeros(3), jnp.ones(3), jnp.zeros((10, 2)), jnp.full((10, 2), 0.1), lambda shared: shared[:1]
         )
@@ -106,8 +106,8 @@ def test_normal_equations_in_blocks_are_the_same(size):
             curve = jnp.sin(shared[0] * jnp.arange(7.0)) * local[0] + shared[1] * local[1]
             return curve[:, None, None] - data, shared[2:] * local[:1]
 
-        whole = normal_equations(residuals, unknowns, data, prior)
-        blocks = normal_equations(residuals, unknowns, data, prior, size=size)
+        whole = normal_equations(residuals, parameters, data, prior)
+        blocks = normal_equations(residuals, parameters, data, prior, block_size=size)
         for one, other in zip(whole, blocks, strict=True):
             assert one.shape == other.shape
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

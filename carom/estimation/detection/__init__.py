@@ -1,4 +1,4 @@
-"""Impact detection: a recording and a scene in, impacts with their log-odds out."""
+"""Detection of impacts in recordings, and inference of scenes from recordings."""
 
 from carom.estimation.detection.detect import Detected, detect_impacts
 from carom.estimation.detection.impacts import Impacts

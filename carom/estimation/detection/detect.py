@@ -1,7 +1,7 @@
-"""The one entry to impact detection, whatever the recording is like.
+"""Impact detection for recordings of any kind.
 
-Long runs are searched window by window; of many short runs, each is searched as a whole. A touch sensor whose
-rates are not known is estimated in turn with the impacts that its readings help to find.
+Long runs are searched window by window, short runs as a whole. If the error rates of a touch sensor are not
+known, they are estimated in alternation with the impacts.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.mechanics import Scene
 
 SENSOR_ROUNDS = 6
-"""How often impacts and the rates of a sensor are estimated in turn, at most."""
+"""Greatest number of alternations between impacts and sensor rates."""
 
 
 class Detected(NamedTuple):
-    """Impacts of every run with their log-odds, and what was estimated of the touch sensor."""
+    """Impacts of every run with their log-odds, and the estimated error rates of the touch sensor."""
 
     impacts: list[Impacts]
     sensor: SensorEstimate | None
@@ -37,16 +37,16 @@ def detect_impacts(
     rough: bool = False,
     mask: int = 0,
 ) -> Detected:
-    """The impacts of every run of a recording, whose scene names the candidate contacts.
+    """Detect the impacts of every run of a recording, whose scene names the candidate contacts.
 
     Arguments:
-        sensor: how touch readings relate to impacts: a perfect one where they are observed, None where they
-            are ignored. What it does not state is estimated in turn with the impacts, beginning with those
-            that the motion alone shows, until these no longer change.
-        masses_known: whether the share of each body in a velocity jump is known.
-        surfaces_known: whether surfaces are where the scene has them.
+        sensor: error rates of the touch sensor, None to ignore its readings. Rates that are None are
+            estimated in alternation with the impacts, starting from those that the motion shows without
+            readings, until the impacts no longer change.
+        masses_known: whether the ratio of the velocity jumps of two bodies is known.
+        surfaces_known: whether the positions of the surfaces in the scene are exact.
         rough: whether there is friction.
-        mask: samples either side of an impact that do not tell when it was, for contacts that last.
+        mask: samples either side of an impact to ignore, for contacts of finite duration.
     """
     scene = recording.scene
     assert scene is not None
@@ -92,19 +92,19 @@ def _infer(
 
 
 def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
-    """Samples that do not follow the last impact near a surface, where a body may have come to rest."""
+    """Samples up to the last impact, and later ones away from surfaces, where no body can be at rest."""
     steps = np.flatnonzero(found.chosen.any(axis=1))
     last = steps[-1] + 1 + max(DELAYS) if len(steps) else 0
     return resolved(run, found, shift) | (np.arange(len(run)) <= last)
 
 
 def short(recording: Recording) -> bool:
-    """Whether all runs are so short that impacts are searched for in each as a whole."""
+    """Whether all runs are so short that each is searched for impacts as a whole."""
     return max(len(run) for run in recording.runs) <= LONGEST
 
 
 def first_guess(impacts: Sequence[Impacts], recording: Recording) -> tuple[np.ndarray, np.ndarray]:
-    """How far surfaces lie from where they are stated, and restitution, from the impacts that were found."""
+    """Initial guesses from the detected impacts: displacement of the surfaces, and restitution."""
     scene = recording.scene
     assert scene is not None
     shift, restitution = np.zeros(scene.contacts), np.full(scene.contacts, scene.restitution)
@@ -112,10 +112,11 @@ def first_guess(impacts: Sequence[Impacts], recording: Recording) -> tuple[np.nd
         gaps = np.concatenate([found.gap[found.chosen[:, j], j] for found in impacts])
         ratios = [-(f.after[f.chosen[:, j], j] / f.before[f.chosen[:, j], j]) for f in impacts]
         if not len(gaps):
-            # No impact was seen: the surface lies out of reach of what was.
-            reach = min(float(found.smooth_gap[:, j].min()) for found in impacts)
-            shift[j] = min(0.0, reach - 5 * max(float(found.noise[0]) for found in impacts))
+            # Without impacts the surface must lie beyond the smallest gap that occurs.
+            least = min(float(found.smooth_gap[:, j].min()) for found in impacts)
+            shift[j] = min(0.0, least - 5 * max(float(found.noise[0]) for found in impacts))
         else:
             shift[j] = np.median(gaps)
+            # Values of exactly 0 or 1 would start the estimation on a bound.
             restitution[j] = np.clip(np.median(np.concatenate(ratios)), 0.05, 0.99)
     return shift, restitution

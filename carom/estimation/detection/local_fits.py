@@ -1,4 +1,4 @@
-"""Least squares over a few samples around every step, with a jump of velocity in it or without."""
+"""Local least-squares fits around every step of a run, with or without a velocity jump."""
 
 from dataclasses import dataclass, fields
 
@@ -7,31 +7,33 @@ from jaxtyping import Float, Int
 
 from carom.data import Run
 
-AT_ONCE = 2**14
-"""Steps that are looked at together: memory for more is not needed."""
+BATCH = 2**14
+"""Steps fitted at once, which bounds the memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class WindowFit:
+    """Least-squares fits of all windows; states at the instant of the jump."""
+
     squares: Float[np.ndarray, "steps 2"]
-    """Sums of squares of positions and velocities."""
+    """Sums of squared residuals of positions and velocities."""
     counts: Float[np.ndarray, "steps 2"]
     position: Float[np.ndarray, "steps bodies dimension"]
     velocity_before: Float[np.ndarray, "steps bodies dimension"]
     velocity_after: Float[np.ndarray, "steps bodies dimension"]
     acceleration: Float[np.ndarray, "steps bodies dimension"]
 
-    def misfit(self, weight: np.ndarray, stiffness: float) -> Float[np.ndarray, "steps"]:
-        """Weighted sum of squares, an unlikely acceleration included."""
+    def cost(self, weight: np.ndarray, stiffness: float) -> Float[np.ndarray, "steps"]:
+        """Weighted sum of squares, including the prior of the acceleration."""
         return self.squares @ weight + stiffness * np.sum(self.acceleration**2, axis=(1, 2))
 
 
 class Windows:
-    """Least squares over a few samples around every step: q = q₀ + v t + ½ a t² + Δ (t − t_c)₊.
+    """Windows around steps, fitted by q = q₀ + v t + ½ a t² + Δ (t − t_c)₊.
 
     Arguments:
         half_width: samples either side of the step.
-        mask: of these the nearest ones that are not looked at, where a contact may last.
+        mask: how many of these, next to the step, are ignored, for contacts of finite duration.
         at: the steps; all by default.
     """
 
@@ -47,21 +49,24 @@ class Windows:
         middle = (0.5 * (filled[1:] + filled[:-1]))[self.at]
         self.filled_position = middle.reshape(len(self.at), *run.position.shape[1:])
 
-    def fit(self, directions, place, weight=(1.0, 1.0), stiffness: float = 0.0) -> WindowFit:
-        """`directions` (steps, jumps, coordinates) or None; the jump is at `place` of the step.
+    def fit(self, directions, instant, weight=(1.0, 1.0), stiffness: float = 0.0) -> WindowFit:
+        """Fit all windows.
 
-        A place below 0 or from 1 on lies in a step before or after, by the whole part of the number.
-        `stiffness` is the precision with which accelerations are expected to vanish.
+        Arguments:
+            directions: of the velocity jumps (steps, jumps, coordinates); None for no jump.
+            instant: t_c in steps from the beginning of the step; it may lie in another step.
+            weight: of positions and velocities.
+            stiffness: precision of the prior that accelerations vanish.
         """
         if directions is None:
             directions = np.zeros((len(self.at), 0, self.filled_position[0].size))
-        blocks = [slice(first, first + AT_ONCE) for first in range(0, len(self.at), AT_ONCE)]
-        fits = [self._fit(self.at[rows], directions[rows], place, weight, stiffness) for rows in blocks]
+        blocks = [slice(first, first + BATCH) for first in range(0, len(self.at), BATCH)]
+        fits = [self._fit(self.at[rows], directions[rows], instant, weight, stiffness) for rows in blocks]
         if len(fits) == 1:
             return fits[0]
         return WindowFit(*(np.concatenate(parts) for parts in zip(*map(_parts, fits), strict=True)))
 
-    def _fit(self, at: Int[np.ndarray, "steps"], directions, place, weight, stiffness: float) -> WindowFit:
+    def _fit(self, at: Int[np.ndarray, "steps"], directions, instant, weight, stiffness: float) -> WindowFit:
         run = self._run
         starts = np.clip(at - self._half_width + 1, 0, max(0, len(run) - 2 * self._half_width))
         index = starts[:, None] + np.arange(min(2 * self._half_width, len(run)))
@@ -71,17 +76,17 @@ class Windows:
             np.full_like(values[0], np.nan) if velocity is None else velocity[index].reshape(values[0].shape)
         )
         value = np.stack(values, axis=2)  # steps window 2 coordinates
-        beyond = index - at[:, None]
-        seen = (beyond <= -self._mask) | (beyond > self._mask)
-        known = np.isfinite(value) & seen[:, :, None, None]
+        offset = index - at[:, None]
+        used = (offset <= -self._mask) | (offset > self._mask)
+        known = np.isfinite(value) & used[:, :, None, None]
         value = np.where(known, value, 0.0)
         steps, coordinates = len(value), value.shape[-1]
-        whole, share = divmod(0.5 if place is None else place, 1)
-        there = np.clip(at + int(whole), 0, len(self.step) - 1)
-        kink = self.begin[there] - self.begin[at] + share * self.step[there]
-        t = run.time[index] - run.time[at, None] - kink[:, None]
+        whole, fraction = divmod(0.5 if instant is None else instant, 1)
+        jump_step = np.clip(at + int(whole), 0, len(self.step) - 1)
+        jump_time = self.begin[jump_step] - self.begin[at] + fraction * self.step[jump_step]
+        t = run.time[index] - run.time[at, None] - jump_time[:, None]
         ones, zeros = np.ones_like(t), np.zeros_like(t)
-        # Rows: (window, channel); columns: q₀, v, a at the kink.
+        # Rows: (window, channel); columns: q₀, v, a at the jump.
         smooth = np.stack(
             [np.stack([ones, t, 0.5 * t**2], -1), np.stack([zeros, ones, t], -1)], axis=2
         )  # steps window 2 3
@@ -100,13 +105,14 @@ class Windows:
             vector += np.einsum("nwci,nwc,nwc->ni", design, w, value[..., c])
             matrix[:, 3 * c + 2, 3 * c + 2] += stiffness
             designs.append(design)
+        # Equilibrated normal equations; the ridge covers coordinates without any sample in a window.
         scale = np.sqrt(np.maximum(np.einsum("nii->ni", matrix), 1e-300))
         balanced = matrix / scale[:, :, None] / scale[:, None, :] + 1e-10 * np.eye(size)
         solution = np.linalg.solve(balanced, (vector / scale)[..., None])[..., 0] / scale
         squares, counts = np.zeros((steps, 2)), np.zeros((steps, 2))
         for c, design in enumerate(designs):
-            away = (value[..., c] - np.einsum("nwci,ni->nwc", design, solution)) * known[..., c]
-            squares += np.sum(away**2, axis=1)
+            residual = (value[..., c] - np.einsum("nwci,ni->nwc", design, solution)) * known[..., c]
+            squares += np.sum(residual**2, axis=1)
             counts += np.sum(known[..., c], axis=1)
         shape = (steps, *run.position.shape[1:])
         parts = solution[:, : 3 * coordinates].reshape(steps, coordinates, 3)
@@ -125,16 +131,16 @@ def _parts(fit: WindowFit) -> list[np.ndarray]:
     return [getattr(fit, field.name) for field in fields(fit)]
 
 
-def local_noise(smooth: WindowFit, share: float = 0.5) -> Float[np.ndarray, "2"]:
-    """Standard deviations from windows without a kink, which are most: so the median.
+def local_noise(smooth: WindowFit, quantile: float = 0.5) -> Float[np.ndarray, "2"]:
+    """Noise of positions and velocities: the median over the windows, most of which contain no impact.
 
     Arguments:
-        share: the quantile instead of the median, lower where windows with a kink may be most.
+        quantile: instead of the median; less if most windows may contain an impact.
     """
     spent = 3 * np.prod(smooth.position.shape[1:])
     total = smooth.counts.sum(axis=1, keepdims=True)
     freedom = np.maximum(smooth.counts * (1 - spent / np.maximum(total, spent + 1)), 1)
     variance = np.where(smooth.counts > 0, smooth.squares / freedom, np.nan)
     known = smooth.counts.sum(axis=0) > 0
-    middle = np.array([np.nanquantile(variance[:, c], share) if known[c] else 1.0 for c in range(2)])
+    middle = np.array([np.nanquantile(variance[:, c], quantile) if known[c] else 1.0 for c in range(2)])
     return np.sqrt(np.maximum(middle, 1e-18))

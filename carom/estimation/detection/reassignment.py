@@ -1,10 +1,10 @@
-"""Impact reassignment: with a fitted model at hand, impacts are assigned anew and the model is fitted again.
+"""Impact reassignment: a fitted model reassigns the impacts, and is then fitted again.
 
-The first detection takes a run for parabolas with jumps of velocity. A fitted model tells more. In long runs
-every impact may move to a neighbouring step, judged by the data around it: a scheme that resolves impacts on
-the grid alone, such as CD-Lagrange's, needs the very step. In short runs that the model does not explain,
-other sets of impacts are compared: one of theirs a step earlier or later or not at all, or one more where
-bodies would otherwise overlap.
+Detection approximates runs by parabolas with velocity jumps; a fitted model discriminates better. In long
+runs every impact may move to a neighbouring step, according to the data around it: a scheme with impacts on
+the time grid, such as CD-Lagrange, needs the exact step. In short runs that the model explains poorly, other
+sets of impacts are compared: one impact a step earlier or later, or removed, or one more where bodies would
+otherwise overlap.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +16,17 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.estimation.detection.impacts import REACH, Impacts
-from carom.estimation.detection.short_runs import AT_ONCE, BEYOND, PRIOR_LOG_ODDS, allow_neighbours
+from carom.estimation.detection.short_runs import (
+    MAX_PER_STEP,
+    PRIOR_LOG_ODDS,
+    REJECTED,
+    allow_neighbours,
+)
 from carom.estimation.parameters.free import with_values
 from carom.estimation.problem import Problem
 from carom.estimation.rounds import Rounds, pick, stack
 from carom.estimation.solver.iteration import Estimate, Outcome, segment_costs
-from carom.estimation.solver.normal_equations import Unknowns
+from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import (
     Partition,
     Prescription,
@@ -35,16 +40,16 @@ from carom.integrators import EXCLUDED, PRESCRIBED
 from carom.models import Mechanism
 
 WIDTH = 16
-"""Samples either side of an impact that decide on its step."""
-DOUBTFUL = 3.0
-"""Standard deviations of its sum of squares beyond which the impacts of a run are compared with others."""
-FALL = 0.3
-"""How much the variance of the noise may fall at once."""
+"""Samples either side of an impact from which its step is determined."""
+POORLY_EXPLAINED = 3.0
+"""Excess of the sum of squares of a run, in standard deviations, above which other impacts are tried."""
+MIN_VARIANCE_RATIO = 0.3
+"""Greatest decrease of the variance of the noise in one pass."""
 BATCH = 256
-"""Cases compared at once: a number of its own for every recording would mean a program of its own."""
+"""Cases evaluated at once; a fixed number, so that all recordings share a compiled program."""
 
 Reassign = Callable[[Problem, Estimate], tuple[Problem, Estimate]]
-"""The problem with its impacts where the fitted model finds them, and an estimate to go on from."""
+"""Returns the problem with reassigned impacts, and an estimate to continue from."""
 
 
 def reassign_until_converged(
@@ -52,22 +57,22 @@ def reassign_until_converged(
     rounds: Rounds,
     problems: list[Problem],
     outcome: Outcome,
-    places: Partition,
+    segments: Partition,
     *,
-    times: int,
+    passes: int,
 ) -> tuple[list[Problem], Outcome]:
-    """Impacts and model in turn, until no impact of a run that counts changes, or `times` times."""
-    for _ in range(times):
+    """Alternate between reassignment and fitting until no impact of an explained run changes."""
+    for _ in range(passes):
         found = [reassign(problem, pick(outcome, index).estimate) for index, problem in enumerate(problems)]
         before, problems = problems, [problem for problem, _ in found]
         if not any(changes(old, new) for old, new in zip(before, problems, strict=True)):
             break
-        outcome = rounds.run(stack([estimate for _, estimate in found]), problems, places)
+        outcome = rounds.run(stack([estimate for _, estimate in found]), problems, segments)
     return problems, outcome
 
 
 def changes(before: Problem, after: Problem) -> int:
-    """How many runs that count have other impacts, or count in only one of two problems."""
+    """Number of runs whose impacts differ between two problems, or that are explained in only one of them."""
     return sum(
         a.explained != b.explained or (a.explained and not np.array_equal(a.chosen, b.chosen))
         for a, b in zip(before.impacts, after.impacts, strict=True)
@@ -75,10 +80,7 @@ def changes(before: Problem, after: Problem) -> int:
 
 
 def reassign_steps(problem: Problem, estimate: Estimate, *, hinge: float) -> tuple[Problem, Estimate]:
-    """The problem with every impact at the best of the steps within `REACH`, judged by the data around it.
-
-    Also the estimate, as it is.
-    """
+    """Move every impact to the step within `REACH` that fits the data around it best; same estimate."""
     events = [
         (run, int(step), int(contact))
         for run, found in enumerate(problem.impacts)
@@ -87,17 +89,16 @@ def reassign_steps(problem: Problem, estimate: Estimate, *, hinge: float) -> tup
     if not events:
         return problem, estimate
     runs, steps, _ = np.array(events).T
-    places = Partition(runs, np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1)
-    there = estimate._replace(
-        unknowns=Unknowns(np.asarray(estimate.unknowns.shared), problem.first_states(places))
+    around = Partition(runs, np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1)
+    local_estimate = estimate._replace(
+        parameters=Parameters(np.asarray(estimate.parameters.shared), problem.first_states(around))
     )
-    parameters = problem.parameters
+    free = problem.free
     costs = []
     for shift in range(-REACH, REACH + 1):
         moved = [_moved(prescription, shift) for prescription in problem.prescriptions]
-        windows = _alone(cut(problem.recording, moved, places), problem.impacts, events, places)
-        layout, maps, template = parameters.layout, parameters.maps, parameters.template
-        costs.append(segment_costs(layout, maps, template, hinge, there, windows)[0])
+        windows = _isolated(cut(problem.recording, moved, around), problem.impacts, events, around)
+        costs.append(segment_costs(free.layout, free.maps, free.template, hinge, local_estimate, windows)[0])
     impacts = [
         replace(
             found,
@@ -124,21 +125,21 @@ def reassign_steps(problem: Problem, estimate: Estimate, *, hinge: float) -> tup
 
 
 def _moved(prescription: Prescription, shift: int) -> Prescription:
-    """All impacts of a run some steps later; none may be early or late."""
+    """All impacts of a run shifted by some steps, and confined to their new steps."""
     modes = np.where(prescription.modes == PRESCRIBED, EXCLUDED, prescription.modes)
     steps, contacts = np.nonzero(prescription.modes == PRESCRIBED)
     inside = (steps + shift >= 0) & (steps + shift < len(modes))
     modes[steps[inside] + shift, contacts[inside]] = PRESCRIBED
-    nothing = np.zeros_like(prescription.earliest)
-    return prescription._replace(modes=modes, earliest=nothing, latest=nothing + 1)
+    zero = np.zeros_like(prescription.earliest)
+    return prescription._replace(modes=modes, earliest=zero, latest=zero + 1)
 
 
-def _alone(windows: Segments, impacts: list[Impacts], events, places: Partition) -> Segments:
-    """Windows that contain no other impact than the one they are about."""
+def _isolated(windows: Segments, impacts: list[Impacts], events, around: Partition) -> Segments:
+    """Windows restricted to samples that no other impact can affect."""
     known = windows.known.copy()
-    struck = [np.flatnonzero(found.chosen.any(axis=1)) for found in impacts]
+    impact_steps = [np.flatnonzero(found.chosen.any(axis=1)) for found in impacts]
     for row, (run, step, _) in enumerate(events):
-        steps, start = struck[run], places.sample[row]
+        steps, start = impact_steps[run], around.sample[row]
         before, until = (int(np.searchsorted(steps, step, side)) for side in ("left", "right"))
         if until < len(steps):
             known[row, max(steps[until] - REACH - start, 0) :] = False
@@ -148,92 +149,88 @@ def _alone(windows: Segments, impacts: list[Impacts], events, places: Partition)
 
 
 def reassign_short_runs(problem: Problem, estimate: Estimate, *, hinge: float) -> tuple[Problem, Estimate]:
-    """The problem with the impacts that the fitted model finds likeliest; runs that none explains are left
-    out.
+    """Assign the likeliest impacts under the fitted model; runs that no impacts explain are left out.
 
-    Also the estimate with the start states that go with them. The sum of squares of a run tells nothing of
-    the parameters, so to choose by it does not bias them.
+    The estimate is returned with the matching start states. The sum of squares of a run is independent of
+    its estimated parameters, so selecting by it does not bias them.
     """
-    whole = [replace(found, explained=True) for found in problem.impacts]
-    local = np.array(estimate.unknowns.local)
+    current = [replace(found, explained=True) for found in problem.impacts]
+    local = np.array(estimate.parameters.local)
     costs_of = partial(_costs, problem, estimate, hinge)
-    cost, _ = costs_of(list(range(len(whole))), whole, fitted=True)
-    freedom, scale = _scale(problem, estimate, cost)
+    cost, _ = costs_of(list(range(len(current))), current, fitted=True)
+    freedom, scale = _degrees_and_scale(problem, estimate, cost)
 
-    def beyond(cost: np.ndarray) -> np.ndarray:
-        """Standard deviations by which a sum of squares exceeds what chance makes likely."""
+    def excess(cost: np.ndarray) -> np.ndarray:
+        """Excess of a sum of squares over its mean, in standard deviations of the χ² distribution."""
         return (2 * cost / scale - freedom) / np.sqrt(2 * freedom)
 
-    # Where a run was left out its start state was not fitted.
+    # Runs that were left out have start states that were not fitted; they are always tried again.
     left_out = np.array([not found.explained for found in problem.impacts])
-    doubtful = np.flatnonzero(~(beyond(cost) < DOUBTFUL) | left_out)
-    parameters = problem.parameters
-    shared = np.asarray(estimate.unknowns.shared)
-    model = with_values(parameters.layout, parameters.maps, parameters.template, shared)
+    poor = np.flatnonzero(~(excess(cost) < POORLY_EXPLAINED) | left_out)
+    free, shared = problem.free, np.asarray(estimate.parameters.shared)
+    model = with_values(free.layout, free.maps, free.template, shared)
     which: list[int] = []
     cases: list[Impacts] = []
-    for run in doubtful:
+    for run in poor:
         time = problem.recording.runs[run].time
-        start = parameters.layout.start(jnp.asarray(local[run]))
-        straight = _straight(np.asarray(start.position), np.asarray(start.velocity), time)
-        for case in (whole[run], *_alternatives(whole[run], model, straight)):
+        start = free.layout.start(jnp.asarray(local[run]))
+        straight = np.asarray(start.position) + (time - time[0])[:, None, None] * np.asarray(start.velocity)
+        for case in (current[run], *_neighbours(current[run], model, straight)):
             which.append(int(run))
             cases.append(case)
-    best = list(whole)
+    best = list(current)
     if cases:
-        price = -PRIOR_LOG_ODDS * scale
-        found, states = costs_of(which, cases)
-        found = found + price * np.array([case.chosen.sum() for case in cases])
-        lowest = np.where(np.isfinite(cost), cost, np.inf) + price * np.array(
-            [case.chosen.sum() for case in whole]
+        # Each impact costs its prior log-odds, or further impacts would always fit better.
+        penalty = -PRIOR_LOG_ODDS * scale
+        costs, states = costs_of(which, cases)
+        costs = costs + penalty * np.array([case.chosen.sum() for case in cases])
+        lowest = np.where(np.isfinite(cost), cost, np.inf) + penalty * np.array(
+            [case.chosen.sum() for case in current]
         )
-        for run, case, value, state in zip(which, cases, found, states, strict=True):
+        for run, case, value, state in zip(which, cases, costs, states, strict=True):
             if value < lowest[run]:
                 lowest[run], best[run], local[run] = value, case, state
-        cost = lowest - price * np.array([case.chosen.sum() for case in best])
-    explained = beyond(cost) < BEYOND
+        cost = lowest - penalty * np.array([case.chosen.sum() for case in best])
+    explained = excess(cost) < REJECTED
     better = problem.with_impacts(
         [replace(case, explained=bool(fine)) for case, fine in zip(best, explained, strict=True)]
     )
-    return better, estimate._replace(unknowns=estimate.unknowns._replace(local=local))
+    return better, estimate._replace(parameters=estimate.parameters._replace(local=local))
 
 
-def _scale(problem: Problem, estimate: Estimate, cost: np.ndarray) -> tuple[np.ndarray, float]:
-    """Degrees of freedom of every run, and by how much the noise was overestimated, as a variance."""
+def _degrees_and_scale(problem: Problem, estimate: Estimate, cost: np.ndarray) -> tuple[np.ndarray, float]:
+    """Degrees of freedom of every run, and the ratio of the variance of the noise to its estimate."""
     recording = problem.recording
     count = np.array([np.isfinite(run.position).sum() for run in recording.runs], float)
     if recording.has_velocity:
         count += [np.isfinite(run.velocity).sum() for run in recording.runs if run.velocity is not None]
-    freedom = np.maximum(count - estimate.unknowns.local.shape[1], 1)
-    # The noise was estimated with the doubtful runs among the others, so the median is nearer to it. But if
-    # it is
-    # small, runs that do not depend on a parameter know nothing of what its error leaves of others.
-    lowest = max(FALL, float(np.max(problem.priors.resolution / np.asarray(estimate.noise)) ** 2))
+    freedom = np.maximum(count - estimate.parameters.local.shape[1], 1)
+    # Poorly explained runs inflate the estimated noise; the median over the runs is robust to them. It must
+    # not fall too fast: most runs may not depend on a parameter whose error still dominates the others.
+    lowest = max(
+        MIN_VARIANCE_RATIO, float(np.max(problem.priors.resolution / np.asarray(estimate.noise)) ** 2)
+    )
     return freedom, max(float(np.median(2 * cost / freedom)), lowest)
 
 
-def _straight(position: np.ndarray, velocity: np.ndarray, time: np.ndarray) -> np.ndarray:
-    return position[None] + (time - time[0])[:, None, None] * velocity[None]
-
-
-def _alternatives(found: Impacts, model: Mechanism, straight: np.ndarray) -> Iterator[Impacts]:
-    """Other impacts that a run may have had."""
+def _neighbours(found: Impacts, model: Mechanism, straight: np.ndarray) -> Iterator[Impacts]:
+    """Sets of impacts that differ from those of a run by one impact."""
     chosen = found.chosen
-    crowded = np.sum(chosen, axis=1) >= AT_ONCE
+    full = np.sum(chosen, axis=1) >= MAX_PER_STEP
     for step, contact in np.argwhere(chosen):
         without = chosen.copy()
         without[step, contact] = False
         yield allow_neighbours(replace(found, chosen=without))
         for other in (step - 1, step + 1):
-            if 0 <= other < len(chosen) and not crowded[other]:
+            if 0 <= other < len(chosen) and not full[other]:
                 moved = without.copy()
                 moved[other, contact] = True
                 yield allow_neighbours(replace(found, chosen=moved))
-    # Contacts that would close, were all bodies to go straight on.
+    # Contacts that would close if all bodies moved uniformly along straight lines.
     closed = np.asarray(model.geometry.gap(jnp.asarray(straight))) < 0
     closing = closed[1:] & ~closed[:-1] & ~chosen.any(axis=0)
     for step, contact in np.argwhere(closing):
-        if not crowded[step]:
+        if not full[step]:
             more = chosen.copy()
             more[step, contact] = True
             yield allow_neighbours(replace(found, chosen=more))
@@ -248,32 +245,31 @@ def _costs(
     *,
     fitted: bool = False,
 ) -> tuple[Float[np.ndarray, "cases"], Float[np.ndarray, "cases local"]]:
-    """Half the sum of squares of runs under some impacts, and their start states.
+    """Half the sum of squares of runs with given impacts, and their local parameters.
 
-    The start states are those of the estimate where they are `fitted`; else they are found, from these and
-    from what the data say by themselves.
+    The local parameters are those of the estimate if it is `fitted` to these impacts; otherwise they are
+    optimised from two starting points, the estimate and the initial values from the data.
     """
     recording = replace(problem.recording, runs=tuple(problem.recording.runs[run] for run in which))
-    places = partition(recording, None)
+    whole_runs = partition(recording, None)
     surfaces = [problem.surfaces[run] for run in which]
-    segments = cut(recording, prescribe(recording, cases, surfaces), places)
-    local = np.asarray(estimate.unknowns.local)[list(which)]
-    fresh = local.copy()
-    parameters = problem.parameters
-    fresh[:, : parameters.layout.state] = first_states(recording, list(cases), places)
+    segments = cut(recording, prescribe(recording, cases, surfaces), whole_runs)
+    local = np.asarray(estimate.parameters.local)[list(which)]
+    initial, free = local.copy(), problem.free
+    initial[:, : free.layout.state] = first_states(recording, list(cases), whole_runs)
     result = []
     for first in range(0, len(which), BATCH):
         rows = np.arange(first, first + BATCH) % len(which)
-        there = estimate._replace(unknowns=Unknowns(np.asarray(estimate.unknowns.shared), local[rows]))
+        batch = estimate._replace(parameters=Parameters(np.asarray(estimate.parameters.shared), local[rows]))
         result.append(
             segment_costs(
-                parameters.layout,
-                parameters.maps,
-                parameters.template,
+                free.layout,
+                free.maps,
+                free.template,
                 hinge,
-                there,
+                batch,
                 Segments(*(part[rows] for part in segments)),
-                fresh[rows],
+                initial[rows],
                 most=problem.most,
                 iterations=0 if fitted else 8,
             )

@@ -1,8 +1,8 @@
-"""Which walls and pairs of bodies a recording shows, before anybody has said where contacts may be.
+"""Inference of walls and pairs that touch, from a recording without candidate contacts.
 
-Every body is searched for kinks in its motion, in any direction. A kink of one body is an impact at a wall
-whose normal is the direction of the jump; kinks of two bodies at once, in opposite directions, are an impact
-of the pair. Where hardly any are found, contacts may last for several samples: these are hidden then.
+Every body is searched for velocity jumps in any direction. A jump of one body is an impact at a wall whose
+normal is the direction of the jump; simultaneous jumps of two bodies in opposite directions are an impact of
+the pair. If hardly any are found, contacts may last for several samples, and these are masked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ from jaxtyping import Float
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
 from carom.estimation.detection.impacts import (
-    OFFSETS,
+    INSTANTS,
     PRIOR_LOG_ODDS,
-    between_impacts,
+    fit_smooth,
     peaks_of,
     possible_impact,
 )
@@ -25,33 +25,33 @@ from carom.estimation.detection.local_fits import Windows
 from carom.mechanics import Candidate, Pair, Wall
 
 TOGETHER = 2
-"""Steps that the kinks of two bodies in one impact may seem apart."""
+"""Greatest number of steps between the detected jumps of two bodies in one impact."""
 ALIGNED = 0.9
-"""The cosine of the angle up to which two directions count as the same."""
+"""Least cosine of the angle between two directions that are taken to be the same."""
 QUIET = 0.25
-"""The share of a recording that is taken to be free of impacts, however many there are."""
+"""Quantile of the windows from which the noise is estimated; impacts may affect all the others."""
 EXPLAINED = 3.0
-"""The mean square of residuals, over that of noise, up to which a kink explains its window."""
-LASTING = (0, 5, 15, 45)
-"""Samples either side of an impact that are hidden where contacts last."""
-LEFT = 0.05
-"""The share of the misfit of smooth motion up to which a kink explains a window by and large."""
+"""Greatest mean square of the residuals, relative to the noise, of a window that a jump explains."""
+MASKS = (0, 5, 15, 45)
+"""Masks that are tried for contacts of finite duration, in samples either side of an impact."""
+REMAINING = 0.05
+"""Greatest fraction of the cost of smooth motion that a jump may leave in a window it explains roughly."""
 SHARPER = 5.0
-"""How much greater a jump must be than what accelerations between impacts make of the hidden time."""
+"""Least ratio of a jump to the velocity change by typical accelerations within the mask."""
 MAXIMUM_SAMPLES = 20_000
-"""Samples of a recording that are looked at."""
+"""Greatest number of samples of a recording that are searched."""
 
 
 @dataclass(frozen=True)
 class ContactGuess:
-    """What may touch, and what that tells.
+    """Inferred candidate contacts, with estimates from their impacts.
 
     Arguments:
         candidates: walls, then pairs.
-        impacts: how often each was seen.
-        restitution: the median over all impacts; None where there are none.
-        masses: relative to body 1, by how far pairs throw each other; 1 where nothing tells.
-        mask: samples either side of an impact that a contact seems to last.
+        impacts: number of impacts of each.
+        restitution: the median over all impacts; None if there are none.
+        masses: relative to body 1, from the velocity jumps of pairs; 1 if undetermined.
+        mask: apparent duration of contacts, in samples either side of an impact.
     """
 
     candidates: tuple[Candidate, ...]
@@ -62,7 +62,7 @@ class ContactGuess:
 
 
 @dataclass(frozen=True)
-class _Kink:
+class _VelocityJump:
     body: int
     step: int
     position: Float[np.ndarray, "dimension"]
@@ -70,28 +70,28 @@ class _Kink:
     after: Float[np.ndarray, "dimension"]
 
     @property
-    def jump(self) -> np.ndarray:
+    def change(self) -> np.ndarray:
         return self.after - self.before
 
 
 @dataclass(frozen=True)
 class _Impact:
-    """One impact, of a body at a wall or of two bodies, the first being pushed along the normal."""
+    """An impact of a body at a wall or of two bodies; the impulse on the first is along the normal."""
 
     bodies: tuple[int, ...]
     normal: Float[np.ndarray, "dimension"]
-    place: Float[np.ndarray, "dimension"]
-    """Where the first body was, from the second one if there are two."""
+    position: Float[np.ndarray, "dimension"]
+    """Of the first body, relative to the second if there are two."""
     restitution: float
     ratio: float = 1.0
     """The mass of the second body over that of the first."""
 
 
 def guess_contacts(recording: Recording) -> ContactGuess:
-    """Walls and pairs that the motion of a recording shows.
+    """Infer walls and pairs that touch from the motion in a recording.
 
     Arguments:
-        recording: bodies and dimension are known; its scene may name no contacts.
+        recording: its number of bodies and dimension are used; its scene need not name contacts.
 
     Example:
         >>> import carom
@@ -104,20 +104,19 @@ def guess_contacts(recording: Recording) -> ContactGuess:
     require_moderate(recording)
     runs: list[Run] = []
     for run in recording.runs:
-        left = MAXIMUM_SAMPLES - sum(len(run) for run in runs)
-        if left >= 8 and len(run) >= 8:
-            runs.append(run.part(slice(0, left)))
+        remaining = MAXIMUM_SAMPLES - sum(len(run) for run in runs)
+        if remaining >= 8 and len(run) >= 8:
+            runs.append(run.part(slice(0, remaining)))
     chosen, mask = _groups([impact for run in runs for impact in _impacts(run)], recording.dimension), 0
-    # Runs are mostly recorded for what happens in them; where little is seen, it may be that contacts last.
-    seen = sum(len(group) for _, group in chosen)
-    if len(runs) > 2 and seen < 0.5 * len(runs):
-        tried = {mask: _common(_lasting(runs, mask), recording.dimension, len(runs)) for mask in LASTING}
-        most = max(sum(len(group) for _, group in groups) for groups in tried.values())
-        if most > 2 * seen:
+    # Most runs are recorded because of an impact; if few are found, contacts may have a finite duration.
+    found = _count(chosen)
+    if len(runs) > 2 and found < 0.5 * len(runs):
+        by_mask = {mask: _common(_masked(runs, mask), recording.dimension, len(runs)) for mask in MASKS}
+        most = max(map(_count, by_mask.values()))
+        if most > 2 * found:
+            # The shortest mask that finds almost as many impacts as any.
             mask, chosen = next(
-                (mask, groups)
-                for mask, groups in tried.items()
-                if sum(len(group) for _, group in groups) > 0.96 * most
+                (mask, groups) for mask, groups in by_mask.items() if _count(groups) > 0.96 * most
             )
     members = [impact for _, group in chosen for impact in group]
     ratios = [impact.restitution for impact in members]
@@ -135,95 +134,101 @@ def _groups(impacts: Sequence[_Impact], dimension: int) -> list[tuple[Candidate,
     return [*walls, *_pairs([impact for impact in impacts if len(impact.bodies) == 2], dimension)]
 
 
-def _lasting(runs: Sequence[Run], mask: int) -> list[_Impact]:
+def _count(groups: Sequence[tuple[Candidate, list[_Impact]]]) -> int:
+    return sum(len(group) for _, group in groups)
+
+
+def _masked(runs: Sequence[Run], mask: int) -> list[_Impact]:
     return [
         impact for run in runs if len(run) > 4 * mask + 16 for impact in _impacts(run, mask, roughly=True)
     ]
 
 
 def _common(impacts: Sequence[_Impact], dimension: int, runs: int) -> list[tuple[Candidate, list[_Impact]]]:
-    """What happens in a good part of the runs: what is seen roughly is seen wrongly now and then."""
+    """Contacts of a substantial fraction of the runs: rough detection yields some false impacts."""
     groups = _groups(impacts, dimension)
     return [(candidate, group) for candidate, group in groups if len(group) >= max(3, 0.25 * runs)]
 
 
 def _impacts(run: Run, mask: int = 0, *, roughly: bool = False) -> list[_Impact]:
-    """Kinks put together to impacts.
+    """Combine velocity jumps into impacts.
 
     Arguments:
-        mask: samples either side of a kink that do not count.
-        roughly: also where a kink explains most of a window but not all to the noise.
+        mask: samples either side of a jump to ignore.
+        roughly: whether a jump need explain only most of a window, not all of it up to the noise.
     """
-    by_body = [_kinks(run, body, mask, roughly) for body in range(run.position.shape[1])]
-    left = [kink for kinks in by_body for kink in kinks]
+    by_body = [_velocity_jumps(run, body, mask, roughly) for body in range(run.position.shape[1])]
+    remaining = [jump for jumps in by_body for jump in jumps]
     found = []
-    for a, b in combinations(left, 2):
-        if a.body == b.body or abs(a.step - b.step) > TOGETHER + mask or a not in left or b not in left:
+    for a, b in combinations(remaining, 2):
+        distant = abs(a.step - b.step) > TOGETHER + mask
+        if a.body == b.body or distant or a not in remaining or b not in remaining:
             continue
         impact = _of_pair(a, b, run)
         if impact is not None:
             found.append(impact)
-            left = [kink for kink in left if kink is not a and kink is not b]
-    for kink in left:
-        normal = kink.jump / max(float(np.linalg.norm(kink.jump)), 1e-300)
-        before, after = float(normal @ kink.before), float(normal @ kink.after)
+            remaining = [jump for jump in remaining if jump is not a and jump is not b]
+    for jump in remaining:
+        normal = jump.change / max(float(np.linalg.norm(jump.change)), 1e-300)
+        before, after = float(normal @ jump.before), float(normal @ jump.after)
         if _may_be_impact(before, after):
-            found.append(_Impact((kink.body,), normal, kink.position, -after / before))
+            found.append(_Impact((jump.body,), normal, jump.position, -after / before))
     return found
 
 
-def _kinks(run: Run, body: int, mask: int, roughly: bool) -> list[_Kink]:
-    """Jumps of one body's velocity in any direction."""
+def _velocity_jumps(run: Run, body: int, mask: int, roughly: bool) -> list[_VelocityJump]:
+    """Velocity jumps of one body, in any direction."""
     alone = Run(
         run.time,
         run.position[:, [body]],
         None if run.velocity is None else run.velocity[:, [body]],
     )
-    between = between_impacts(alone, quiet=QUIET)
-    steps, dimension, half_width = len(run) - 1, run.position.shape[2], between.half_width + 2 * mask
-    windows, base = between.windows, between.misfit
+    smooth = fit_smooth(alone, quiet=QUIET)
+    steps, dimension, half_width = len(run) - 1, run.position.shape[2], smooth.half_width + 2 * mask
+    windows, smooth_cost = smooth.windows, smooth.cost
     if mask:
         windows = Windows(alone, half_width, mask=mask)
-        smooth = windows.fit(None, None, between.weight, between.stiffness)
-        base = smooth.misfit(between.weight, between.stiffness)
+        masked = windows.fit(None, None, smooth.weight, smooth.stiffness)
+        smooth_cost = masked.cost(smooth.weight, smooth.stiffness)
     directions = np.broadcast_to(np.eye(dimension), (steps, dimension, dimension))
     log_odds = np.full(steps, -np.inf)
-    kink = np.zeros((3, steps, dimension))  # position, velocity before, velocity after
-    for place in OFFSETS:
-        fit = windows.fit(directions, place, between.weight, between.stiffness)
-        left = fit.misfit(between.weight, between.stiffness)
-        # Where an impact is elsewhere in the window, a kink explains much and still leaves much.
-        explained = left < EXPLAINED * fit.counts.sum(axis=1)
+    jump = np.zeros((3, steps, dimension))  # position, velocity before, velocity after
+    for instant in INSTANTS:
+        fit = windows.fit(directions, instant, smooth.weight, smooth.stiffness)
+        cost = fit.cost(smooth.weight, smooth.stiffness)
+        # A jump at the wrong instant of a window with an impact gains much, but leaves large residuals.
+        explained = cost < EXPLAINED * fit.counts.sum(axis=1)
         if roughly:
-            # A smooth turn that is hidden looks like a bounce, but jumps no more than it bends elsewhere.
-            jump = np.linalg.norm((fit.velocity_after - fit.velocity_before)[:, 0], axis=1)
-            bent = between.acceleration * windows.step * (2 * mask + 2)
-            explained = (explained | (left < LEFT * base)) & (jump > SHARPER * bent)
-        gain = np.where(explained, 0.5 * (base - left), -np.inf)
+            # A masked smooth turn looks like a bounce, but is no sharper than turns elsewhere.
+            change = np.linalg.norm((fit.velocity_after - fit.velocity_before)[:, 0], axis=1)
+            turned = smooth.acceleration * windows.step * (2 * mask + 2)
+            explained = (explained | (cost < REMAINING * smooth_cost)) & (change > SHARPER * turned)
+        gain = np.where(explained, 0.5 * (smooth_cost - cost), -np.inf)
         better = gain > log_odds
         log_odds[better] = gain[better]
-        for part, value in zip(kink, (fit.position, fit.velocity_before, fit.velocity_after), strict=True):
+        for part, value in zip(jump, (fit.position, fit.velocity_before, fit.velocity_after), strict=True):
             part[better] = value[better, 0]
     chosen = peaks_of((log_odds + PRIOR_LOG_ODDS)[:, None], half_width, np.ones((1, 1), bool))
-    return [_Kink(body, int(step), *kink[:, step]) for step in np.flatnonzero(chosen[:, 0])]
+    return [_VelocityJump(body, int(step), *jump[:, step]) for step in np.flatnonzero(chosen[:, 0])]
 
 
-def _of_pair(a: _Kink, b: _Kink, run: Run) -> _Impact | None:
-    """The impact of two bodies that were thrown apart, or None."""
-    if run.position.shape[2] == 1 and a.jump[0] < 0:
+def _of_pair(a: _VelocityJump, b: _VelocityJump, run: Run) -> _Impact | None:
+    """The impact of two bodies that repelled each other, or None."""
+    if run.position.shape[2] == 1 and a.change[0] < 0:
         a, b = b, a  # on a line the first body is the one with the greater coordinate
-    lengths = [float(np.linalg.norm(kink.jump)) for kink in (a, b)]
-    if min(lengths) == 0 or float(a.jump @ b.jump) > -ALIGNED * lengths[0] * lengths[1]:
+    lengths = [float(np.linalg.norm(jump.change)) for jump in (a, b)]
+    if min(lengths) == 0 or float(a.change @ b.change) > -ALIGNED * lengths[0] * lengths[1]:
         return None
-    normal = (a.jump - b.jump) / np.linalg.norm(a.jump - b.jump)
+    normal = (a.change - b.change) / np.linalg.norm(a.change - b.change)
     before, after = float(normal @ (a.before - b.before)), float(normal @ (a.after - b.after))
-    apart = a.position - b.position
-    distance = float(np.linalg.norm(apart)) if len(apart) > 1 else float(apart[0])
-    if len(apart) > 1 and float(normal @ apart) < ALIGNED * distance:
+    relative = a.position - b.position
+    # In the plane and in space spheres repel each other along the line of their centres.
+    if len(relative) > 1 and float(normal @ relative) < ALIGNED * float(np.linalg.norm(relative)):
         return None
     if not _may_be_impact(before, after):
         return None
-    return _Impact((a.body, b.body), normal, apart, -after / before, lengths[0] / lengths[1])
+    # Momentum is conserved: the masses are inversely proportional to the velocity changes.
+    return _Impact((a.body, b.body), normal, relative, -after / before, lengths[0] / lengths[1])
 
 
 def _may_be_impact(before: float, after: float) -> bool:
@@ -231,7 +236,7 @@ def _may_be_impact(before: float, after: float) -> bool:
 
 
 def _walls(impacts: Sequence[_Impact]) -> list[tuple[Wall, list[_Impact]]]:
-    """Impacts of one body in about one direction are at one wall."""
+    """Group the impacts of each body by direction: about the same normal means the same wall."""
     groups: list[list[_Impact]] = []
     for impact in impacts:
         for group in groups:
@@ -243,14 +248,14 @@ def _walls(impacts: Sequence[_Impact]) -> list[tuple[Wall, list[_Impact]]]:
     found = []
     for group in groups:
         normal = _upright(np.median([impact.normal for impact in group], axis=0))
-        # Along the normal that is chosen, not along that of each kink, which friction turns.
-        offset = float(np.median([normal @ impact.place for impact in group]))
+        # Along the common normal, since friction tilts the direction of single jumps.
+        offset = float(np.median([normal @ impact.position for impact in group]))
         found.append((Wall(group[0].bodies[0], tuple(normal.tolist()), offset), group))
     return sorted(found, key=lambda pair: (pair[0].body, pair[0].normal))
 
 
 def _upright(normal: Float[np.ndarray, "dimension"]) -> Float[np.ndarray, "dimension"]:
-    """Along an axis where that is near: most walls and floors are."""
+    """The nearest coordinate axis if it is close, as most walls and floors are aligned; else the normal."""
     largest = int(np.argmax(np.abs(normal)))
     length = float(np.linalg.norm(normal))
     if abs(normal[largest]) > ALIGNED * length:
@@ -268,14 +273,14 @@ def _pairs(impacts: Iterable[_Impact], dimension: int) -> list[tuple[Pair, list[
     found = []
     for (first, second), group in groups.items():
         if dimension == 1 and len(groups.get((second, first), [])) > len(group):
-            continue  # seen the other way round more often: noise
-        apart = [float(i.place[0] if dimension == 1 else np.linalg.norm(i.place)) for i in group]
-        found.append((Pair(first, second, float(np.median(apart))), group))
+            continue  # the opposite order is more frequent: due to noise
+        distances = [float(i.position[0] if dimension == 1 else np.linalg.norm(i.position)) for i in group]
+        found.append((Pair(first, second, float(np.median(distances))), group))
     return sorted(found, key=lambda pair: pair[0].bodies)
 
 
 def _masses(bodies: int, impacts: Iterable[_Impact]) -> tuple[float, ...]:
-    """Ratios of masses from how far each body of a pair is thrown, passed on from body to body."""
+    """Masses relative to body 1, from mass ratios of pairs along chains of impacts."""
     ratios: dict[tuple[int, int], list[float]] = {}
     for impact in impacts:
         if len(impact.bodies) == 2:

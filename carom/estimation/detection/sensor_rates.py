@@ -1,12 +1,12 @@
-"""The rates of an imperfect touch sensor, estimated in turn with the impacts that its readings help to find.
+"""The error rates of an imperfect touch sensor, estimated in alternation with the impacts.
 
-Once the impacts are known, readings tell of the sensor by a few counts alone: with R readings at T samples,
-and N_c impacts that have c readings within the delay d,
+Given the impacts, a few counts are sufficient statistics: with R readings at T samples, and N_c impacts that
+have c readings within the delay d,
 
     log p = R log f + (T − R) log(1 − f) + Σ_c N_c log( m + (1 − m) c / ((2d + 1) f) )
 
-for a share m of impacts missed and a share f of false readings. The prior of both is Jeffreys', Beta(½, ½),
-under which no rate is 0 or 1; their posterior, and that of the delay, is summed over a grid.
+for a probability m of missing an impact and f of a false reading. Both have Jeffreys' prior, Beta(½, ½),
+under which no rate is 0 or 1; their posterior, and that of the delay, is evaluated on a grid.
 """
 
 from collections.abc import Sequence
@@ -23,21 +23,21 @@ from carom.estimation.parameters.report import Parameter, undetermined
 from carom.mechanics import Scene
 
 DELAYS = (0, 1, 2, 3)
-"""Delays that are tried, in samples."""
+"""Possible delays, in samples."""
 POINTS, PASSES = 121, 3
-"""Points of the grid per rate, and how often it closes in on where the posterior is."""
+"""Grid points per rate, and number of refinements of the grid around the posterior."""
 WIDEST = 14.0
-"""Log-odds of the rates, either way, on the first grid."""
+"""Half-width of the first grid in log-odds of the rates."""
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What readings and impacts say of a sensor, over all runs and bodies."""
+    """Sufficient statistics of the sensor rates, over all runs and bodies."""
 
     samples: int
     readings: int
     near: dict[int, Int[np.ndarray, "numbers"]]
-    """By delay, the number of impacts with 0, 1, 2 … readings within it."""
+    """For each delay, the numbers of impacts with 0, 1, 2 … readings within it."""
 
     @property
     def impacts(self) -> int:
@@ -49,8 +49,8 @@ class Counts:
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
-    """The posterior of a rate: mean, standard deviation, and the middle 95 %."""
+class Rate:
+    """The posterior of a rate: mean, standard deviation and 95 % interval."""
 
     mean: float
     deviation: float
@@ -60,20 +60,20 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class SensorEstimate:
-    """What is known of a sensor in the end.
+    """Estimated error rates of a sensor.
 
     Arguments:
-        stated: the sensor as it was given, None for what was estimated.
-        sensor: the same with estimates.
+        stated: the given rates; None for those that are estimated.
+        sensor: given and estimated rates.
         missed, false: posteriors of the rates.
-        delays: probability of every delay that was tried.
-        impacts: number of impacts behind it.
+        delays: posterior probability of every delay.
+        impacts: number of impacts behind the estimate.
     """
 
     stated: TouchSensor
     sensor: TouchSensor
-    missed: Share
-    false: Share
+    missed: Rate
+    false: Rate
     delays: dict[int, float]
     impacts: int
 
@@ -85,8 +85,8 @@ def count_readings(
 
     Arguments:
         found: its impacts.
-        counted: samples that count; where a body lies on a surface, readings are neither right nor false.
-        delays: for which readings near impacts are counted.
+        counted: samples to use; while a body rests on a surface, readings are neither right nor false.
+        delays: within which readings near impacts are counted.
     """
     assert run.touch is not None
     bodies = np.flatnonzero(scene.geometry.incidence.any(axis=0))
@@ -104,22 +104,22 @@ def count_readings(
 
 
 def estimate_rates(stated: TouchSensor, counts: Sequence[Counts]) -> SensorEstimate:
-    """The posterior of what a sensor does not state.
+    """The posterior of the rates that are not given.
 
     Arguments:
-        stated: what is given of the sensor.
-        counts: of every run, for every delay that is tried.
+        stated: the given rates.
+        counts: of every run, for every possible delay.
     """
     total = reduce(Counts.__add__, counts)
     spans = [(-WIDEST, WIDEST)] * 2
     axes, weight = _grid(stated, total, spans)
     for _ in range(PASSES):
         spans = [
-            _closer(span, axis, share)
-            for span, axis, share in zip(spans, axes, _marginals(weight), strict=True)
+            _refined(span, axis, marginal)
+            for span, axis, marginal in zip(spans, axes, _marginals(weight), strict=True)
         ]
         axes, weight = _grid(stated, total, spans)
-    missed, false = (_share(axis, share) for axis, share in zip(axes, _marginals(weight), strict=True))
+    missed, false = (_rate(axis, marginal) for axis, marginal in zip(axes, _marginals(weight), strict=True))
     delays = dict(zip(total.near, weight.sum(axis=(1, 2)).tolist(), strict=True))
     sensor = TouchSensor(
         missed.mean if stated.missed is None else stated.missed,
@@ -132,7 +132,7 @@ def estimate_rates(stated: TouchSensor, counts: Sequence[Counts]) -> SensorEstim
 def _grid(
     stated: TouchSensor, counts: Counts, spans: Sequence[tuple[float, float]]
 ) -> tuple[list[Float[np.ndarray, "_"]], Float[np.ndarray, "delays missed false"]]:
-    """Log-odds at which each rate is tried, one where it is given, and the posterior there."""
+    """Grid of log-odds of each rate, a single point if it is given, and the posterior on the grid."""
     axes = []
     for rate, span in zip((stated.missed, stated.false), spans, strict=True):
         given = 0.0 if rate is None else min(max(rate, 1e-9), 1 - 1e-9)
@@ -144,13 +144,13 @@ def _marginals(weight: Float[np.ndarray, "delays missed false"]) -> tuple[np.nda
     return weight.sum(axis=(0, 2)), weight.sum(axis=(0, 1))
 
 
-def _closer(
-    span: tuple[float, float], axis: Float[np.ndarray, "points"], share: Float[np.ndarray, "points"]
+def _refined(
+    span: tuple[float, float], axis: Float[np.ndarray, "points"], marginal: Float[np.ndarray, "points"]
 ) -> tuple[float, float]:
-    """Where the posterior is, in eight standard deviations either way."""
-    centre = float(share @ axis)
-    width = 8 * float(np.sqrt(share @ (axis - centre) ** 2))
-    # Narrower than the grid can show: the next one is to resolve the spacing of this one.
+    """The interval of eight standard deviations of the posterior about its mean."""
+    centre = float(marginal @ axis)
+    width = 8 * float(np.sqrt(marginal @ (axis - centre) ** 2))
+    # A posterior narrower than the grid spacing looks like a point; the next grid then resolves that spacing.
     width = max(width, 2 * (span[1] - span[0]) / (POINTS - 1))
     return centre - width, centre + width
 
@@ -162,7 +162,7 @@ def _posterior(
     *,
     unknown: tuple[bool, bool],
 ) -> Float[np.ndarray, "delays missed false"]:
-    """Probabilities on a grid of the log-odds of both rates."""
+    """Posterior probabilities on a grid of the log-odds of both rates."""
     # log p and log(1 − p); Jeffreys' density p^−½ (1 − p)^−½ times dp = p (1 − p) d(log-odds).
     logs = [(-np.logaddexp(0, -axis), -np.logaddexp(0, axis)) for axis in (missed_axis, false_axis)]
     priors = [0.5 * (yes + no) if free else 0 * yes for (yes, no), free in zip(logs, unknown, strict=True)]
@@ -181,19 +181,19 @@ def _posterior(
     return weight / weight.sum()
 
 
-def _share(axis: Float[np.ndarray, "points"], marginal: Float[np.ndarray, "points"]) -> Share:
+def _rate(axis: Float[np.ndarray, "points"], marginal: Float[np.ndarray, "points"]) -> Rate:
     below = np.cumsum(marginal) - 0.5 * marginal
     ends = np.interp([0.025, 0.975], below, axis)
     rate, (low, high) = (1 / (1 + np.exp(-log_odds)) for log_odds in (axis, ends))
     mean = float(marginal @ rate)
-    return Share(mean, float(np.sqrt(marginal @ (rate - mean) ** 2)), float(low), float(high))
+    return Rate(mean, float(np.sqrt(marginal @ (rate - mean) ** 2)), float(low), float(high))
 
 
 def sensor_parameters(estimate: SensorEstimate) -> tuple[Parameter, ...]:
-    """The estimated properties of a sensor, in numbers and in words."""
+    """The estimated rates of a sensor as parameters of the report."""
     found = []
-    names = ("share of impacts that the touch sensor missed", "share of other samples with a false touch")
-    for name, stated, share in (
+    names = ("fraction of impacts that the touch sensor missed", "fraction of samples with a false touch")
+    for name, stated, rate in (
         (names[0], estimate.stated.missed, estimate.missed),
         (names[1], estimate.stated.false, estimate.false),
     ):
@@ -202,11 +202,9 @@ def sensor_parameters(estimate: SensorEstimate) -> tuple[Parameter, ...]:
         if name == names[0] and not estimate.impacts:
             found.append(undetermined(name, "no impact was seen"))
             continue
-        words = (
-            f"{name}: {share.mean:.2g} ± {share.deviation:.1g}, between {share.low:.2g} and {share.high:.2g}"
-        )
-        words += " (95 %)."
-        found.append(Parameter(name, share.mean, share.deviation, share.low, share.high, words))
+        interval = f"between {rate.low:.2g} and {rate.high:.2g} (95 %)"
+        words = f"{name}: {rate.mean:.2g} ± {rate.deviation:.1g}, {interval}."
+        found.append(Parameter(name, rate.mean, rate.deviation, rate.low, rate.high, words))
     if estimate.stated.delay is None:
         found.append(_delay_parameter(estimate))
     return tuple(found)
@@ -217,7 +215,7 @@ def _delay_parameter(estimate: SensorEstimate) -> Parameter:
     assert delay is not None
     probability = estimate.delays[delay]
     if probability < 0.5:
-        return undetermined(name, f"none up to {max(estimate.delays)} is likelier than all others")
+        return undetermined(name, f"no delay up to {max(estimate.delays)} has a probability above ½")
     error = float(np.sqrt(sum(p * (d - delay) ** 2 for d, p in estimate.delays.items())))
     likely = [d for d, p in estimate.delays.items() if p > 0.025]
     words = f"{name}: {delay} (probability {probability:.2g})."

@@ -12,13 +12,13 @@ from carom.mechanics import Candidate, Pair, Scene, Wall
 
 @dataclass(frozen=True, eq=False)
 class InferredSystem:
-    """What a recording seems to show, to be checked by a person.
+    """A system inferred from a recording, to be checked by the user.
 
     Arguments:
-        recording: what was read.
-        columns: what its columns seem to mean.
-        contacts: what seems to touch.
-        system_file: the same as the content of a system file, rounded, with remarks on what is a guess.
+        recording: the data.
+        columns: inferred meaning of the columns.
+        contacts: inferred contacts.
+        system_file: the same as the content of a system file, rounded, with comments that mark guesses.
     """
 
     recording: Recording
@@ -32,7 +32,7 @@ class InferredSystem:
 
 
 def infer_system(path: Path) -> InferredSystem:
-    """Infer the content of a system file; what is no table of motion is an `InputError`.
+    """Infer the content of a system file; raises `InputError` if the file is no table of positions.
 
     Arguments:
         path: a `.csv`, `.parquet` or `.npz` file with one row per sample.
@@ -65,14 +65,14 @@ def infer_system(path: Path) -> InferredSystem:
 
 
 def _rounded(value: float, digits: int) -> float:
-    """To so many significant digits: a guess has no more."""
+    """Round to significant digits, as few as a guess deserves."""
     return float(f"{value:.{digits}g}")
 
 
 def _remarks(
     recording: Recording, columns: ColumnGuess, contacts: ContactGuess, *, pairs: bool
 ) -> dict[str, str]:
-    """Why contacts, restitution, masses and the step size are what they are."""
+    """Comments on the origin of contacts, restitution, masses and the step size."""
     remarks = {"system.restitution": "no impact was seen"}
     numbers = {"wall": 0, "pair": 0}
     for candidate, seen in zip(contacts.candidates, contacts.impacts, strict=True):

@@ -1,4 +1,4 @@
-"""What a touch reading says of impacts."""
+"""The likelihood of touch readings given an impact."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,17 +11,17 @@ from carom.validation import require_valid
 
 Touch = Literal["observed", "inferred", "imperfect"]
 STRONGEST = 12.0
-"""Log-odds that touch readings can add at most."""
+"""Upper bound on the log-odds contributed by touch readings."""
 LONGEST_DELAY = 100
 
 
 @dataclass(frozen=True)
 class TouchSensor:
-    """How the touch reading of a body relates to its impacts. What is None is estimated from the recording.
+    """Error rates of a touch sensor; those that are None are estimated from the recording.
 
     Arguments:
-        missed: share of impacts without a reading.
-        false: share of other samples with one.
+        missed: fraction of impacts without a reading.
+        false: fraction of other samples with a reading.
         delay: greatest shift of a reading, in samples either way; all shifts are equally likely.
 
     Example:
@@ -39,11 +39,11 @@ class TouchSensor:
 
     @property
     def known(self) -> bool:
-        """Whether nothing is left to estimate."""
+        """Whether all rates are given."""
         return None not in (self.missed, self.false, self.delay)
 
     def log_odds(self, reading: Bool[np.ndarray, "samples"]) -> Float[np.ndarray, "samples"]:
-        """Log-likelihood ratio of the readings around each sample, with an impact there and without."""
+        """Log-likelihood ratio of the readings around each sample, with and without an impact there."""
         assert self.missed is not None
         assert self.false is not None
         assert self.delay is not None
@@ -55,15 +55,15 @@ PERFECT = TouchSensor(missed=0.0, false=0.0, delay=0)
 
 
 def readings_near(reading: Bool[np.ndarray, "samples"], delay: int) -> Int[np.ndarray, "samples"]:
-    """How many samples within `delay` of each have a reading."""
+    """Number of readings within `delay` of each sample."""
     padded = np.pad(reading, delay)
     return np.sum([padded[shift : shift + len(reading)] for shift in range(2 * delay + 1)], axis=0)
 
 
 def likelihood_ratio(near, missed, false, delay: int):
-    """p(readings | impact) / p(readings | none), where `near` readings lie within the delay.
+    """p(readings | impact) / p(readings | no impact), with `near` readings within the delay.
 
-    One of the readings nearby belongs to the impact unless it was missed; the rest are false alarms.
+    One of these readings belongs to the impact unless it was missed; the others are false alarms.
     """
     missed, false = np.clip(missed, 1e-9, 1 - 1e-9), np.clip(false, 1e-9, 1 - 1e-9)
     return (1 - missed) * near / (2 * delay + 1) / false + missed

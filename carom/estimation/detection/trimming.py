@@ -1,4 +1,4 @@
-"""Runs cut down to what surrounds their collision."""
+"""Trimming of runs to the surroundings of their collision."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,22 +11,22 @@ from carom.estimation.detection.impacts import find_impacts
 
 
 class Trimmed(NamedTuple):
-    """What is left of a recording, and how many impacts each of its runs had."""
+    """A trimmed recording, and the number of impacts detected in each of its runs."""
 
     recording: Recording
     impacts: tuple[int, ...]
 
 
 def around_impact(recording: Recording, seconds: float, *, mask: int = 0) -> Recording:
-    """Of every run what lies within some seconds of its likeliest impact, which is found in the data.
+    """Trim every run to the time around its likeliest impact, which is detected in the data.
 
-    Long before a collision hands push, and long after it something else is hit or drag adds up: what a short
-    stretch either side says of the collision is free of that. A run without an impact is kept whole.
+    Long before a collision bodies may be pushed by hand, and long after it they hit something else or drag
+    accumulates; a short time either side is free of that. A run without an impact is kept whole.
 
     Arguments:
         recording: runs of one collision each; its scene names the candidate contacts.
         seconds: kept before the impact, and after it.
-        mask: samples either side of an impact that do not tell when it was, for contacts that last.
+        mask: samples either side of an impact to ignore in its detection, for contacts of finite duration.
 
     Example:
         >>> import numpy as np
@@ -45,10 +45,10 @@ def around_impact(recording: Recording, seconds: float, *, mask: int = 0) -> Rec
 
 
 def trim(recording: Recording, seconds: float, *, mask: int = 0) -> Trimmed:
-    """As `around_impact`, with how many impacts there were to choose from."""
+    """As `around_impact`, with the number of impacts in each run."""
     scene = recording.scene
     if scene is None or not scene.contacts:
-        raise InputError("This recording's scene has no candidate contacts to look for.")
+        raise InputError("The scene of this recording has no candidate contacts; add a wall or a pair to it.")
     if not (np.isfinite(seconds) and seconds > 0):
         raise InputError(f"The time kept around an impact must be positive, but it is {seconds}.")
 

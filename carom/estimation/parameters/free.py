@@ -1,13 +1,11 @@
-"""The free parameters of a fit: from vectors of estimated values to a mechanism, and what is known of them
-before.
+"""The free parameters of a fit: the map from vectors of estimated values to a mechanism, and their priors.
 
 Which parameters are free, and whether one value serves all runs or each run has its own, belongs to the fit.
-Shapes are
-hashable, so that programs are compiled once for each; maps, priors and bounds are arrays, so that they are
-not.
+Shapes are static and hashable, since programs are compiled for each; maps, priors and bounds are arrays, so
+that a change of their numbers does not recompile anything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,13 +24,13 @@ from carom.models import Mechanism
 from carom.types import State, Values
 
 PER_RUN = "-per-run"
-"""What is added to the name of a parameter that each run has a value of its own for."""
+"""Suffix of the name of a parameter that has one value per run."""
 ALWAYS_LEARNED = "potential"
 
 
 @dataclass(frozen=True)
 class Block:
-    """Where in a mechanism some estimated values go."""
+    """Estimated values that determine one field of a mechanism."""
 
     path: Path
     shape: tuple[int, ...]
@@ -41,10 +39,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Layout:
-    """Vectors of estimated values: one for all runs, weights of networks first; and one for every segment.
+    """The vector of values shared by all runs, network weights first, and the local vector of a segment.
 
-    That of a segment has its start state first, then what its run adds to the parameters of all; of these the
-    ones that scatter with an estimated standard deviation come first.
+    A local vector holds the start state, then the deviations of the run from the shared parameters; pooled
+    ones, whose standard deviation is estimated, come first.
     """
 
     shared: tuple[Block, ...]
@@ -53,32 +51,40 @@ class Layout:
     dimension: int
     weights: int
     pooled: int
-    """How many values of a run scatter with an estimated standard deviation."""
+    """Number of deviations of a run whose standard deviation is estimated."""
 
     @property
     def size(self) -> int:
-        """How many values all runs share."""
+        """Number of values shared by all runs."""
         return sum(block.count for block in self.shared)
 
     @property
     def state(self) -> int:
-        """Elements of a start state."""
+        """Size of a start state."""
         return 2 * self.bodies * self.dimension
 
     @property
     def local_size(self) -> int:
-        """How many values a segment has."""
+        """Size of the local vector of a segment."""
         return self.state + sum(block.count for block in self.local)
 
     @property
     def pooled_slice(self) -> slice:
-        """Where in the vector of a segment the pooled values are."""
+        """The pooled deviations within a local vector."""
         return slice(self.state, self.state + self.pooled)
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The fields of a mechanism that depend on estimated values."""
+        """The fields of a mechanism that depend on estimated values, each once."""
         return tuple(dict.fromkeys(block.path for block in (*self.shared, *self.local)))
+
+    def shared_slices(self) -> Iterator[tuple[Block, slice]]:
+        """The shared blocks, each with its place in the shared vector."""
+        return _slices(self.shared, 0)
+
+    def local_slices(self) -> Iterator[tuple[Block, slice]]:
+        """The local blocks, each with its place in the local vector of a segment."""
+        return _slices(self.local, self.state)
 
     def start(self, local: Float[Array, "local"]) -> State:
         """The start state of a segment."""
@@ -86,24 +92,31 @@ class Layout:
         return State(position, velocity)
 
 
+def _slices(blocks: Sequence[Block], first: int) -> Iterator[tuple[Block, slice]]:
+    for block in blocks:
+        yield block, slice(first, first + block.count)
+        first += block.count
+
+
 class Maps(NamedTuple):
-    """How entries of fields follow from values, block by block: entries = base + map @ values."""
+    """Entries of fields as affine functions of values, block by block: entries = base + map @ values."""
 
     base: tuple[Float[Values, "entries"], ...]
     shared: tuple[Float[Values, "entries values"] | None, ...]
-    """None where the values are the entries themselves."""
+    """None for the identity, which saves a product per step for network weights."""
     local: tuple[Float[Values, "entries values"], ...]
 
 
 class Priors(NamedTuple):
-    """What is known before any data.
+    """Gaussian priors and bounds.
 
     Arguments:
         mean, precision: of the shared values.
         lower, upper: bounds of the shared values.
-        local_precision: of what a run adds to the parameters of all.
-        collocation: where the roughness of each learned force is judged.
-        resolution: the least noise that positions and velocities are taken to have, which exact data need.
+        local_precision: of the deviations of a run from the shared values.
+        collocation: points at which the roughness of each learned force is evaluated.
+        resolution: lower bounds on the noise of positions and velocities, so that noise-free data have a
+            finite likelihood.
     """
 
     mean: Float[Values, "shared"]
@@ -117,40 +130,36 @@ class Priors(NamedTuple):
 
 def free_leaves(layout: Layout, maps: Maps, template: Mechanism, shared, local=None) -> tuple[Array, ...]:
     """The fields that depend on estimated values, in the order of `layout.paths`."""
-    values: dict[Path, Array] = {}
-    first = 0
-    for block, base, shared_map in zip(layout.shared, maps.base, maps.shared, strict=True):
-        part = jnp.asarray(shared)[first : first + block.count]
-        first += block.count
-        entries = part if shared_map is None else jnp.asarray(base) + jnp.asarray(shared_map) @ part
-        values[block.path] = entries.reshape(block.shape)
-    first = layout.state
-    for block, local_map in zip(layout.local, maps.local, strict=True):
-        before = values.get(block.path)
-        if before is None:
-            before = jnp.asarray(at(block.path)(template)[0])
+    fields: dict[Path, Array] = {}
+    for (block, rows), base, shared_map in zip(layout.shared_slices(), maps.base, maps.shared, strict=True):
+        values = jnp.asarray(shared)[rows]
+        entries = values if shared_map is None else jnp.asarray(base) + jnp.asarray(shared_map) @ values
+        fields[block.path] = entries.reshape(block.shape)
+    for (block, rows), local_map in zip(layout.local_slices(), maps.local, strict=True):
+        # A parameter may be estimated per run only; the runs then deviate from the template.
+        common = fields.get(block.path)
+        if common is None:
+            common = jnp.asarray(at(block.path)(template)[0])
         if local is not None:
-            part = jnp.asarray(local)[first : first + block.count]
-            added = jnp.asarray(local_map, part.dtype) @ part
-            before = before + added.reshape(block.shape)
-        first += block.count
-        values[block.path] = before
-    return tuple(values[path] for path in layout.paths)
+            values = jnp.asarray(local)[rows]
+            deviation = jnp.asarray(local_map, values.dtype) @ values
+            common = common + deviation.reshape(block.shape)
+        fields[block.path] = common
+    return tuple(fields[path] for path in layout.paths)
 
 
 def with_leaves(layout: Layout, template: Mechanism, leaves: Sequence[Array]) -> Mechanism:
-    """The mechanism with these fields."""
+    """The mechanism with these fields, given in the order of `layout.paths`."""
     return eqx.tree_at(at(*layout.paths), template, tuple(leaves)) if layout.paths else template
 
 
 def with_values(layout: Layout, maps: Maps, template: Mechanism, shared, local=None) -> Mechanism:
-    """The mechanism that estimated values describe, as it is in one run where those of a segment are
-    given."""
+    """The mechanism with estimated values: the common one, or that of one run if `local` is given."""
     return with_leaves(layout, template, free_leaves(layout, maps, template, shared, local))
 
 
 def with_added(layout: Layout, maps: Maps, mechanism: Mechanism, added: Float[Values, "added"]) -> Mechanism:
-    """A fitted mechanism as it is in one run: `added` is what comes after the start state of a segment."""
+    """A fitted mechanism with the deviations of one run: the local vector without its start state."""
     if not layout.local:
         return mechanism
     bare = Layout((), layout.local, layout.bodies, layout.dimension, 0, layout.pooled)
@@ -160,10 +169,10 @@ def with_added(layout: Layout, maps: Maps, mechanism: Mechanism, added: Float[Va
 
 @dataclass(frozen=True, eq=False)
 class FreeParameters:
-    """All that a fit knows of its parameters before it begins, for one recording."""
+    """The free parameters of a mechanism for one recording."""
 
     template: Mechanism
-    """With the numbers that the estimate starts from."""
+    """Holds the fixed parameters, and the initial values of the free ones."""
     layout: Layout
     maps: Maps
     specs: tuple[ParameterSpec, ...]
@@ -174,11 +183,11 @@ class FreeParameters:
 
     @classmethod
     def of(cls, template: Mechanism, learn: Sequence[str], *, share: Share = "each") -> "FreeParameters":
-        """What of a mechanism is free.
+        """Select the free parameters of a mechanism.
 
         Arguments:
-            template: with the numbers that are stated or where the estimate starts.
-            learn: names of parameters; with "-per-run" at the end, each run has a value of its own.
+            template: the mechanism with its fixed and initial values.
+            learn: names of parameters; the suffix "-per-run" gives each run a value of its own.
             share: which contacts share a contact law.
         """
         scene = template.scene
@@ -192,7 +201,7 @@ class FreeParameters:
             shape = np.shape(at(path)(template)[0])
             if spec.key in names and np.prod(shape):
                 shared.append((path, spec, shape, share_values(spec, shape, scene, share, radii=radii)))
-            # Runs differ in the first term of a law; what its further terms say holds for all.
+            # Runs deviate in the constant term of a law only; single runs hardly determine the higher terms.
             if spec.key.split("-speed")[0] in per_run:
                 each = share_values(spec, shape, scene, "each", radii=False)
                 terms = len(spec.terms) or 1
@@ -228,14 +237,13 @@ class FreeParameters:
         )
 
     def values_of(self, mechanism: Mechanism) -> Float[np.ndarray, "shared"]:
-        """The values that describe a mechanism best, such as one with the numbers that an estimate starts
-        from."""
+        """The shared values that reproduce a mechanism best, for example its initial values."""
         parts = [np.zeros(0)]
         for block, base, sharing in zip(self.layout.shared, self.maps.base, self.sharings, strict=True):
             entries = np.ravel(np.asarray(at(block.path)(mechanism)[0], float)) - base
             counts = sharing.map.sum(axis=0)
             if set(np.unique(sharing.map)) <= {0.0, 1.0} and not sharing.relative:
-                # Entries that share a value: their median, which one that is far off does not move.
+                # Entries that share a value: their median is robust to a single bad initial guess.
                 parts.append(
                     np.array([np.median(entries[column > 0]) for column in sharing.map.T])
                     if len(counts)
@@ -248,18 +256,17 @@ class FreeParameters:
     def priors(
         self, units: NaturalUnits, start: Float[np.ndarray, "shared"], resolution: np.ndarray
     ) -> Priors:
-        """Priors in the units of a recording; those without a natural mean are centred at the start."""
+        """Priors in the units of a recording; those without a natural mean are centred at `start`."""
         mean, deviation, lower, upper = (np.zeros(0) for _ in range(4))
-        for block, spec in zip(self.layout.shared, self.specs, strict=True):
+        for (block, rows), spec in zip(self.layout.shared_slices(), self.specs, strict=True):
             scale = spec.scale(units.length, units.time)
             first = np.arange(block.count) % (len(spec.terms) or 1) == 0
-            here = start[len(mean) : len(mean) + block.count]
-            centred = here if spec.mean is None else np.where(first, spec.mean * scale, 0.0)
-            mean = np.concatenate([mean, centred])
+            centre = start[rows] if spec.mean is None else np.where(first, spec.mean * scale, 0.0)
+            mean = np.concatenate([mean, centre])
             deviation = np.concatenate([deviation, np.full(block.count, spec.deviation * scale)])
             lower = np.concatenate([lower, np.full(block.count, spec.lower)])
             upper = np.concatenate([upper, np.full(block.count, spec.upper)])
-        added = [
+        local_precision = [
             np.full(block.count, (spec.deviation * spec.scale(units.length, units.time)) ** -2)
             for block, spec in zip(self.layout.local, self.local_specs, strict=True)
         ]
@@ -269,16 +276,14 @@ class FreeParameters:
             deviation**-2,
             lower,
             upper,
-            np.concatenate([np.zeros(0), *added]),
+            np.concatenate([np.zeros(0), *local_precision]),
             tuple(force.collocation(units) for force in learned),
             resolution,
         )
 
 
-def roughness(
-    layout: Layout, mechanism: Mechanism, collocation: Sequence[Collocation]
-) -> Float[Array, "2 points"]:
-    """How the learned forces change, and how that changes, at their collocation points."""
+def roughness(mechanism: Mechanism, collocation: Sequence[Collocation]) -> Float[Array, "2 points"]:
+    """First and second derivatives of the learned forces at their collocation points."""
     learned = [force for force in mechanism.forces if isinstance(force, AbstractLearnedPotential)]
     if not learned:
         return jnp.zeros((2, 1))
@@ -287,14 +292,15 @@ def roughness(
 
 
 def require_learnable(template: Mechanism, learn: Sequence[str]) -> None:
-    """Refuse names that no part of the mechanism has."""
+    """Raise an error for a name that no part of the mechanism declares."""
     known = {spec.key for _, spec in parameters_of(template)} | {"radii"}
     offered = known | set(named_parts(AbstractForce))
     for name in learn:
         plain = name.removesuffix(PER_RUN)
         if plain not in known and f"{plain}-speed" not in known:
             raise InputError(
-                f"There is nothing called {name!r} to learn; there are {', '.join(sorted(offered))}."
+                f"{name!r} in `learn` is no parameter of this mechanism; choose among "
+                f"{', '.join(sorted(offered))}."
             )
 
 

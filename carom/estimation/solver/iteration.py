@@ -1,4 +1,8 @@
-"""One round of the recipe `carom` as a compiled program: least squares, then noise and smoothness anew."""
+"""One round of the estimation as a compiled program: least squares, then noise, smoothness and scatter.
+
+The hyperparameters are updated by MacKay's evidence approximation (Bayesian Interpolation, 1992) and, for the
+scatter between runs, by expectation maximisation.
+"""
 
 from functools import partial
 from typing import NamedTuple
@@ -18,11 +22,11 @@ from carom.estimation.parameters.free import (
     with_leaves,
     with_values,
 )
-from carom.estimation.solver.levenberg_marquardt import Bounds, minimise, settle
+from carom.estimation.solver.levenberg_marquardt import Bounds, fit_local, minimise
 from carom.estimation.solver.linear_algebra import inverse
 from carom.estimation.solver.normal_equations import (
+    Parameters,
     Prior,
-    Unknowns,
     local_variances,
     scatter_covariance,
     shared_covariance,
@@ -35,58 +39,59 @@ from carom.storage.program_cache import CachedFunction
 from carom.types import Scalar, Values
 
 MARGIN = 1e-2
-"""The share of a step that a prescribed impact keeps from the ends of the time that the data leave it."""
+"""Distance of a prescribed impact from the ends of its time interval, as a fraction of a step."""
 OVERLAP, OVERLAP_OF_MANY = 0.005, 0.3
-"""How far, as a share of the noise, a start state may reach into a surface, softly.
+"""Standard deviation of the overlap of start states with surfaces, as a fraction of the noise.
 
-Of many short runs some always start at a surface, and if that were hard, none could move."""
+Among many short runs some always start at a surface; a hard constraint there would stall the iteration."""
 ITERATIONS = 12
-"""Steps of least squares between two estimates of noise and smoothness."""
-SAMPLES_AT_ONCE, LEAST_AT_ONCE = 640, 8
-"""Samples, and segments at least, whose derivatives are worked out at a time: they stay near the processor,
-and memory does not grow with them. A recording of the paper's length is worked on as a whole."""
-LEAST_SPREAD, GREATEST_SPREAD = 1e-4, 1.0
-"""How little and how much restitution may scatter from run to run."""
-TELLING = 0.9
-"""The share of its prior variance that a restitution keeps where the data say hardly anything of it."""
+"""Levenberg–Marquardt iterations per round."""
+SAMPLES_PER_BLOCK, MIN_SEGMENTS_PER_BLOCK = 640, 8
+"""Size of the blocks of segments whose Jacobians are evaluated at once: they fit into the processor's cache,
+and memory does not grow with the recording. A recording of the paper's length is a single block."""
+MIN_SPREAD, MAX_SPREAD = 1e-4, 1.0
+"""Bounds on the standard deviation of restitution from run to run."""
+UNINFORMATIVE = 0.9
+"""Ratio of posterior to prior variance above which the data hardly determine a restitution."""
 
 
 class Estimate(NamedTuple):
-    """What a round starts from and improves."""
+    """Parameters and hyperparameters, which every round improves."""
 
-    unknowns: Unknowns
+    parameters: Parameters
     noise: Float[Values, "2"]
+    """Standard deviations of positions and velocities."""
     precision: Float[Values, "2"]
-    """Of the prior that the force is flat, and that it is straight."""
+    """Precisions of the priors that the learned force is uniform, and that it is linear."""
     spread: Float[Values, "laws"]
-    """Standard deviations of restitutions from run to run."""
+    """Standard deviations of restitution from run to run."""
 
 
 class Outcome(NamedTuple):
-    """An estimate and what is known of it."""
+    """An estimate with its likelihood and covariances."""
 
     estimate: Estimate
     log_likelihood: Float[Values, ""]
     covariance: Float[Values, "shared shared"]
-    """Of the shared unknowns, the others integrated out."""
+    """Of the shared parameters, the local ones marginalised (Laplace)."""
     scatter: Float[Values, "shared shared"]
-    """The same by how much the segments disagree."""
+    """The same by the sandwich estimator."""
     local_error: Float[Values, "segments local"]
-    """Standard errors of the parameters of the segments."""
+    """Standard errors of the local parameters."""
     gradient: Float[Values, "shared"]
-    """Of the cost; zero but for unknowns that lean on a bound."""
+    """Of the cost; nonzero only for parameters at an active bound."""
 
     @classmethod
     def like(cls, estimate: Estimate) -> "Outcome":
-        """An outcome of the shapes that improving a batch of estimates gives; its numbers mean nothing."""
-        shared, local = estimate.unknowns
+        """An uninitialised outcome of the shapes that a batch of estimates yields."""
+        shared, local = estimate.parameters
         count, size = shared.shape
         square = np.empty((count, size, size))
         return cls(estimate, np.empty(count), square, square, local, shared)
 
 
-_OUTCOME = Outcome(Estimate(Unknowns(0, 0), 0, 0, 0), 0, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
-"""The structure of an outcome, which programs from disk do not tell."""
+_OUTCOME = Outcome(Estimate(Parameters(0, 0), 0, 0, 0), 0, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+"""The tree structure of an outcome, which programs loaded from disk do not store."""
 
 
 def segment_residuals(
@@ -100,22 +105,22 @@ def segment_residuals(
     local: Float[Values, "local"],
     data: Segments,
 ) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
-    """Residuals of one segment over the noise; and how far prescribed impacts lie outside of their time."""
+    """Residuals of one segment over the noise; and penalties for mistimed impacts and initial overlap."""
     start = layout.start(jnp.asarray(local))
     leaves = free_leaves(layout, maps, template, shared, local)
     motion, instants = segment_motion(layout, template, leaves, start, data.duration, data.modes, most=most)
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
     residual = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
-    # Where no sample counts, nothing else does.
-    seen = jnp.any(data.known, axis=(1, 2, 3))
+    # Padded and masked samples exert no penalty either.
+    used = jnp.any(data.known, axis=(1, 2, 3))
     early = jnp.maximum(data.earliest + MARGIN - instants, 0)
     late = jnp.maximum(instants - data.latest + MARGIN, 0)
-    timing = jnp.where(seen[1:, None], (late - early) / hinge, 0).ravel()
-    if isinstance(template.stepper, CDLagrange):  # whose bodies overlap for a step at every impact
+    timing = jnp.where(used[1:, None], (late - early) / hinge, 0).ravel()
+    if isinstance(template.stepper, CDLagrange):  # its bodies overlap for a step at every impact
         return residual.reshape(len(residual), 2, -1), timing
     soft = OVERLAP if most is None else OVERLAP_OF_MANY
     gap = with_leaves(layout, template, leaves).geometry.gap(start.position)
-    overlap = jnp.where(seen[0], jnp.minimum(gap, 0) / (soft * noise[0]), 0)
+    overlap = jnp.where(used[0], jnp.minimum(gap, 0) / (soft * noise[0]), 0)
     return residual.reshape(len(residual), 2, -1), jnp.concatenate([timing, overlap])
 
 
@@ -133,33 +138,36 @@ def segment_costs(
     most: int | None = None,
     iterations: int = 8,
 ) -> tuple[Float[Array, "segments"], Float[Array, "segments local"]]:
-    """Half the sum of squares of every segment, its own parameters at their best and the shared as they are.
+    """Half the sum of squares of every segment, minimised over its local parameters; and these parameters.
 
-    Also its own parameters. `others` are further start values of them.
+    Arguments:
+        others: further initial values of the local parameters.
+        iterations: of the minimisation; with 0 the local parameters stay as they are.
     """
-    unknowns, noise = estimate[:2]
+    parameters, noise = estimate[:2]
     residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
-    nothing = jnp.zeros_like(unknowns.shared)
-    first = jnp.asarray(unknowns.local)
+    local = jnp.asarray(parameters.local)
     if iterations:
-        second = first if others is None else jnp.asarray(others)
-        prior = Prior(nothing, nothing, second, jnp.zeros_like(first), lambda shared: nothing[:1])
-        first = settle(residuals, unknowns, segments, prior, iterations=iterations)
+        # A prior of precision 0 whose mean is a second starting point.
+        zero = jnp.zeros_like(parameters.shared)
+        mean = local if others is None else jnp.asarray(others)
+        prior = Prior(zero, zero, mean, jnp.zeros_like(local), lambda shared: zero[:1])
+        local = fit_local(residuals, parameters, segments, prior, iterations=iterations)
 
     def cost(local, data):
-        measured, others = residuals(unknowns.shared, local, data)
-        return 0.5 * (jnp.sum(measured**2) + jnp.sum(others**2))
+        measured, penalties = residuals(parameters.shared, local, data)
+        return 0.5 * (jnp.sum(measured**2) + jnp.sum(penalties**2))
 
-    return jax.vmap(cost)(first, segments), first
+    return jax.vmap(cost)(local, segments), local
 
 
 def improver(layout: Layout, most: int | None) -> CachedFunction:
-    """`improve` for many estimations of one shape at once: of the hinge and the stacked rest."""
+    """`improve` for a batch of estimates: a function of the hinge and of the other arguments, stacked."""
 
-    def together(hinge, *batch):
+    def improve_batch(hinge, *batch):
         return jax.vmap(partial(improve, layout, hinge, most=most))(*batch)
 
-    return CachedFunction(together, _OUTCOME, ("improve", layout, most))
+    return CachedFunction(improve_batch, _OUTCOME, ("improve", layout, most))
 
 
 def improve(
@@ -174,14 +182,14 @@ def improve(
     *,
     most: int | None = None,
 ) -> Outcome:
-    """Least squares, then noise, smoothness and the scatter of restitution anew.
+    """Least squares, followed by updates of the noise, the smoothness and the scatter of restitution.
 
     Arguments:
-        hinge: how softly prescribed impacts are kept within their time, as a share of a step.
-        prior_local: means and precisions of the parameters of the segments.
+        hinge: standard deviation of a prescribed impact beyond its time interval, as a fraction of a step.
+        prior_local: means and precisions of the local parameters.
         most: as in `segment_motion`.
     """
-    unknowns, noise, precision, spread = estimate
+    parameters, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
     local_precision = local_precision.at[:, layout.pooled_slice].set(1 / spread[None] ** 2)
     weights = layout.weights
@@ -191,7 +199,7 @@ def improve(
     mean, precisions = (jnp.asarray(part) for part in (priors.mean, priors.precision))
 
     def rough(shared):
-        return roughness(layout, with_values(layout, maps, template, shared), priors.collocation)
+        return roughness(with_values(layout, maps, template, shared), priors.collocation)
 
     def rough_residuals(shared):
         return (jnp.sqrt(precision)[:, None] * rough(shared)).ravel()
@@ -199,42 +207,45 @@ def improve(
     prior = Prior(mean, precisions, local_mean, local_precision, rough_residuals)
     solution = minimise(
         residuals,
-        unknowns,
+        parameters,
         segments,
         prior,
         Bounds(jnp.asarray(priors.lower), jnp.asarray(priors.upper)),
         channels=len(noise),
-        size=at_once(segments.observed.shape[1]),
+        block_size=segments_per_block(segments.observed.shape[1]),
         max_iterations=ITERATIONS,
     )
     covariance = shared_covariance(solution.normal)
-    # MacKay: the strength of a prior follows from how much of what it restrains the data determine.
-    fitted = solution.unknowns.shared
-    bends = jax.jacfwd(rough)(fitted)
-    before = inverse(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, bends, bends))
-    allowed, left = (jnp.einsum("gip,pq,giq->g", bends, c, bends) for c in (before, covariance))
-    determined = jnp.clip(precision * (allowed - left), 1e-2, None)
-    wanted = determined / jnp.maximum(jnp.sum(rough(fitted) ** 2, axis=1), 1e-300)
-    # The fixed point is approached by ever smaller steps; longer ones get there sooner, too long ones swing.
-    new_precision = jnp.clip(precision * jnp.clip(wanted / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
-    spent = (
+    # MacKay's update: precision = (number of directions that the data determine) / (squared roughness).
+    fitted = solution.parameters.shared
+    slope = jax.jacfwd(rough)(fitted)
+    prior_covariance = inverse(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, slope, slope))
+    prior_variance, variance = (
+        jnp.einsum("gip,pq,giq->g", slope, c, slope) for c in (prior_covariance, covariance)
+    )
+    determined = jnp.clip(precision * (prior_variance - variance), 1e-2, None)
+    fixed_point = determined / jnp.maximum(jnp.sum(rough(fitted) ** 2, axis=1), 1e-300)
+    # Over-relaxation: the plain fixed-point iteration converges slowly; much greater exponents oscillate.
+    new_precision = jnp.clip(precision * jnp.clip(fixed_point / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
+    # Effective number of weights: those that the priors determine cost no degree of freedom.
+    effective = (
         weights
         - jnp.sum(precisions[:weights] * jnp.diagonal(covariance)[:weights])
-        - jnp.sum(precision * left)
+        - jnp.sum(precision * variance)
     )
-    spent = jnp.clip(spent, min(1.0, weights), weights)
+    effective = jnp.clip(effective, min(1.0, weights), weights)
     squares = solution.normal.squares * noise**2
-    used = spent + unknowns.local.size + (unknowns.shared.size - weights)
+    used = effective + parameters.local.size + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
-    variance = squares / jnp.maximum(counts * freedom, 1.0)
-    new_noise = jnp.where(counts > 0, jnp.maximum(jnp.sqrt(variance), jnp.asarray(priors.resolution)), noise)
+    measured = jnp.sqrt(squares / jnp.maximum(counts * freedom, 1.0))
+    new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)
     variances = local_variances(solution.normal, covariance)
-    new_spread, scattered = _spread(
-        solution.unknowns.local[:, layout.pooled_slice], variances[:, layout.pooled_slice], spread
+    new_spread, informative = _update_spread(
+        solution.parameters.local[:, layout.pooled_slice], variances[:, layout.pooled_slice], spread
     )
-    likelihood = -jnp.sum(counts * jnp.log(new_noise)) - jnp.sum(scattered * jnp.log(new_spread))
+    likelihood = -jnp.sum(counts * jnp.log(new_noise)) - jnp.sum(informative * jnp.log(new_spread))
     return Outcome(
-        Estimate(solution.unknowns, new_noise, new_precision, new_spread),
+        Estimate(solution.parameters, new_noise, new_precision, new_spread),
         likelihood,
         covariance,
         scatter_covariance(solution.normal, covariance),
@@ -243,23 +254,23 @@ def improve(
     )
 
 
-def at_once(length: int) -> int:
-    """How many segments of so many samples are worked on at a time."""
-    return max(LEAST_AT_ONCE, SAMPLES_AT_ONCE // length)
+def segments_per_block(length: int) -> int:
+    """Number of segments of this length whose Jacobians are evaluated at once."""
+    return max(MIN_SEGMENTS_PER_BLOCK, SAMPLES_PER_BLOCK // length)
 
 
-def _spread(
-    away: Float[Values, "segments laws"],
+def _update_spread(
+    deviation: Float[Values, "segments laws"],
     variance: Float[Values, "segments laws"],
     spread: Float[Values, "laws"],
 ) -> tuple[Float[Array, "laws"], Float[Array, "laws"]]:
-    """How widely restitutions scatter about what holds for all runs, and how many of them say so.
+    """Standard deviation of restitution between runs by expectation maximisation, and how many inform it.
 
-    The expected square of what each adds (EM): MacKay's faster rule falls to zero, and stays there, where the
-    first rounds explain little. A segment without an impact says nothing, and one alone does not scatter.
+    MacKay's rule is faster, but collapses to zero for good if the first rounds explain little. Segments
+    without an impact carry no information, and a single one has no scatter.
     """
-    telling = variance < TELLING * spread[None] ** 2
-    count = jnp.sum(telling, axis=0).astype(away.dtype)
-    expected = jnp.sum(jnp.where(telling, away**2 + variance, 0), axis=0) / jnp.maximum(count, 1)
-    wanted = jnp.clip(jnp.sqrt(expected), LEAST_SPREAD, GREATEST_SPREAD)
-    return jnp.where(count > 1, wanted, spread), count
+    informative = variance < UNINFORMATIVE * spread[None] ** 2
+    count = jnp.sum(informative, axis=0).astype(deviation.dtype)
+    expected = jnp.sum(jnp.where(informative, deviation**2 + variance, 0), axis=0) / jnp.maximum(count, 1)
+    updated = jnp.clip(jnp.sqrt(expected), MIN_SPREAD, MAX_SPREAD)
+    return jnp.where(count > 1, updated, spread), count

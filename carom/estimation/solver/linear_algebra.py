@@ -1,8 +1,8 @@
-"""Equations with positive definite matrices, solved in compiled programs that run many of them.
+"""Linear systems with positive definite matrices, for batched compiled programs.
 
-JAX 0.10 hands batches of matrices to LAPACK from within its pool of threads and waits there for the same
-pool: two such calls at a time on a machine of two cores wait for each other for ever. Nothing here makes such
-a call: small blocks are inverted by plain arithmetic, larger matrices one after the other.
+JAX 0.10 runs batched LAPACK calls in its own thread pool and waits for that pool from within: on a machine
+with two cores, two such calls at the same time deadlock. Nothing here makes such a call: small blocks are
+inverted by elementwise arithmetic, larger matrices one after the other.
 """
 
 import jax
@@ -14,9 +14,10 @@ from carom.types import Values
 
 
 def inverse_of_blocks(blocks: Float[Values, "*batch n n"]) -> Float[Array, "*batch n n"]:
-    """Inverses of many small positive definite matrices, by sweeping one unknown after the other.
+    """Inverses of many small positive definite matrices, by the sweep operator (Gauss–Jordan elimination).
 
-    Sweeping the k-th exchanges it with the k-th right-hand side; after all of them A x = b reads x = A⁻¹ b.
+    Sweeping the k-th variable exchanges it with the k-th right-hand side: A x = b becomes x = A⁻¹ b.
+    No pivoting is needed, since the matrices are positive definite.
 
     Example:
         >>> import numpy as np
@@ -36,7 +37,7 @@ def inverse_of_blocks(blocks: Float[Values, "*batch n n"]) -> Float[Array, "*bat
 
 
 def inverse(matrix: Float[Values, "n n"]) -> Float[Array, "n n"]:
-    """The inverse of one matrix; of a batch, made by `vmap`, one after the other on a processor.
+    """The inverse of one matrix; under `vmap` on a CPU, the matrices are inverted one after the other.
 
     Example:
         >>> float(inverse(jnp.array([[4.0]]))[0, 0])
@@ -46,7 +47,7 @@ def inverse(matrix: Float[Values, "n n"]) -> Float[Array, "n n"]:
 
 
 def solve(matrix: Float[Values, "n n"], vector: Float[Values, "n"]) -> Float[Array, "n"]:
-    """The solution of A x = b for a positive definite A; of a batch as with `inverse`.
+    """The solution of A x = b for a positive definite A; batches as in `inverse`.
 
     Example:
         >>> float(solve(jnp.array([[4.0]]), jnp.array([2.0]))[0])
@@ -60,5 +61,5 @@ def _solve(matrix, vector):
 
 
 def _one_by_one(function):
-    # A GPU has its own libraries for batches, without this fault.
+    # GPUs have batched solvers of their own, which do not deadlock.
     return jax.custom_batching.sequential_vmap(function) if jax.default_backend() == "cpu" else function

@@ -1,4 +1,8 @@
-"""Recordings cut into segments whose start states are unknown; every sample belongs to exactly one."""
+"""Recordings divided into segments with unknown start states (multiple shooting).
+
+Every sample belongs to exactly one segment; no continuity is imposed between them, but segments grow from
+stage to stage until each is a whole run.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,11 +16,11 @@ from carom.estimation.detection.impacts import Impacts, resolved
 from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED
 
 CERTAINTY = 10.0
-"""Log-odds by which a step must beat its neighbour for an impact to be confined to it."""
+"""Log-odds over the neighbouring step from which on an impact is confined to its own step."""
 
 
 class Segments(NamedTuple):
-    """Data of all segments, stacked; shorter ones are filled up with samples that count nothing."""
+    """Data of all segments, stacked; shorter ones are padded with samples that are not `known`."""
 
     duration: Float[np.ndarray, "segments steps"]
     modes: Int[np.ndarray, "segments steps contacts"]
@@ -25,11 +29,11 @@ class Segments(NamedTuple):
     known: Bool[np.ndarray, "segments samples 2 bodies dimension"]
     earliest: Float[np.ndarray, "segments steps contacts"]
     latest: Float[np.ndarray, "segments steps contacts"]
-    """When a prescribed impact may take place, in steps from the beginning of its own."""
+    """Time interval of a prescribed impact, in steps from the beginning of its own step."""
 
 
 class Partition(NamedTuple):
-    """Where segments start: run and sample."""
+    """Segments of equal length, by the run and the sample at which each starts."""
 
     run: Int[np.ndarray, "segments"]
     sample: Int[np.ndarray, "segments"]
@@ -37,18 +41,18 @@ class Partition(NamedTuple):
 
 
 class Prescription(NamedTuple):
-    """Modes of every contact in every step of a run, and which of its samples count."""
+    """Modes of every contact in every step of a run, and which of its samples are used."""
 
     modes: Int[np.ndarray, "steps contacts"]
     earliest: Float[np.ndarray, "steps contacts"]
     latest: Float[np.ndarray, "steps contacts"]
     resolved: Bool[np.ndarray, "samples"]
-    """Samples that do not lie where a body touches a surface in ways too small to see."""
-    counted: Bool[np.ndarray, "samples"]
-    """Samples that are compared at all."""
+    """Samples at which no body is so close to a surface that contacts cannot be resolved."""
+    used: Bool[np.ndarray, "samples"]
+    """Samples that are not masked."""
 
     def by_gap(self) -> "Prescription":
-        """The gap alone decides."""
+        """The same with all contacts determined by the gap."""
         return self._replace(modes=np.full_like(self.modes, BY_GAP))
 
 
@@ -59,30 +63,30 @@ def prescribe(
     *,
     mask: int = 0,
 ) -> list[Prescription]:
-    """Found impacts are prescribed and no other happens.
+    """Prescribe the detected impacts and exclude all other contacts.
 
     Arguments:
-        shifts: where the surfaces seem to be in each run.
-        mask: samples either side of an impact that do not count, nor say in which step it was.
+        shifts: estimated positions of the surfaces in each run.
+        mask: samples either side of an impact that are left out, and do not tell in which step it was.
     """
     result = []
     for run, found, shift in zip(recording.runs, impacts, shifts, strict=True):
         modes = np.where(found.chosen, PRESCRIBED, EXCLUDED)
         odds = np.pad(found.log_odds, ((1, 1), (0, 0)), constant_values=-np.inf)
-        # An impact near the end of a step may belong to the next one where the data cannot tell.
+        # An impact near the end of a step may lie in the next one if the data do not discriminate.
         earliest = np.where(odds[:-2] > odds[1:-1] - CERTAINTY, -1.0, 0.0)
         latest = np.where(odds[2:] > odds[1:-1] - CERTAINTY, 2.0, 1.0)
-        counted = np.full(len(run), found.explained)
+        used = np.full(len(run), found.explained)
         if mask:
             for step in np.flatnonzero(found.chosen.any(axis=1)):
-                counted[max(0, step + 1 - mask) : step + 1 + mask] = False
+                used[max(0, step + 1 - mask) : step + 1 + mask] = False
             earliest, latest = np.full_like(earliest, -1.0), np.full_like(latest, 2.0)
-        result.append(Prescription(modes, earliest, latest, resolved(run, found, shift), counted))
+        result.append(Prescription(modes, earliest, latest, resolved(run, found, shift), used))
     return result
 
 
 def partition(recording: Recording, length: int | None) -> Partition:
-    """Segments of `length` samples; whole runs where it is None."""
+    """Divide all runs into segments of `length` samples; None for whole runs."""
     longest = max(len(run) for run in recording.runs)
     length = longest if length is None else min(length, longest)
     starts = [(r, s) for r, run in enumerate(recording.runs) for s in range(0, len(run), length)]
@@ -90,8 +94,8 @@ def partition(recording: Recording, length: int | None) -> Partition:
     return Partition(runs, samples, length)
 
 
-def spread_out(partition: Partition, count: int) -> Partition:
-    """So many of the segments, evenly over all of them."""
+def subset(partition: Partition, count: int) -> Partition:
+    """A number of the segments, spaced evenly over all of them."""
     rows = np.linspace(0, len(partition.run) - 1, count).astype(int)
     return partition._replace(run=partition.run[rows], sample=partition.sample[rows])
 
@@ -114,9 +118,9 @@ def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: 
         for target, source in zip((modes, earliest, latest), prescriptions[index][:3], strict=True):
             target[row, : size - 1] = source[start : end - 1]
         values = channels(run.part(slice(start, end)))
-        # What follows an unresolved stretch cannot be predicted from before it.
+        # Samples after unresolved contacts cannot be predicted from the start of the segment.
         predictable = np.logical_and.accumulate(prescriptions[index].resolved[start:end])
-        predictable &= prescriptions[index].counted[start:end]
+        predictable &= prescriptions[index].used[start:end]
         known[row, :size] = np.isfinite(values) & predictable[:, None, None, None]
         observed[row, :size] = np.where(np.isfinite(values), values, 0.0)
     return Segments(duration, modes, observed, known, earliest, latest)
@@ -125,20 +129,20 @@ def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: 
 def first_states(
     recording: Recording, impacts: list[Impacts], partition: Partition
 ) -> Float[np.ndarray, "segments local"]:
-    """Start states by a parabola through the samples near each, on its side of the impacts."""
+    """Initial values of start states: parabolas through nearby samples with no impact in between."""
     rows = []
-    struck = [np.flatnonzero(found.chosen.any(axis=1)) for found in impacts]
+    impact_steps = [np.flatnonzero(found.chosen.any(axis=1)) for found in impacts]
     for index, start in zip(partition.run.tolist(), partition.sample.tolist(), strict=True):
-        run, impacts_at = recording.runs[index], struck[index]
-        before = int(np.searchsorted(impacts_at, start))  # how many
-        low = max(start - 6, impacts_at[before - 1] + 1 if before else 0)
-        high = min(start + 7, impacts_at[before] + 1 if before < len(impacts_at) else len(run), len(run))
+        run, steps = recording.runs[index], impact_steps[index]
+        before = int(np.searchsorted(steps, start))  # number of earlier impacts
+        low = max(start - 6, steps[before - 1] + 1 if before else 0)
+        high = min(start + 7, steps[before] + 1 if before < len(steps) else len(run), len(run))
         rows.append(local_state(run, start, int(low), int(high)))
     return np.array(rows)
 
 
 def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "state"]:
-    """The state at a sample by a parabola through those from `low` to before `high`; positions come first."""
+    """The state at sample `at` from a parabola through samples `low` to `high` − 1; positions come first."""
     t = run.time[low:high] - run.time[at]
     values = channels(run.part(slice(low, high))).reshape(high - low, 2, -1)
     position, velocity = [], []
@@ -149,7 +153,7 @@ def local_state(run: Run, at: int, low: int, high: int) -> Float[np.ndarray, "st
         ]
         design, value = np.concatenate(rows), np.concatenate([values[:, 0, c], values[:, 1, c]])
         ok = np.isfinite(value)
-        # A place and a speed are a line; of more values one is left to even out noise.
+        # A position and a velocity determine a line; beyond that one value is left over to average noise.
         terms = min(3, max(2 if np.isfinite(values[:, :, c]).any(axis=0).all() else 1, int(ok.sum()) - 1))
         found = np.zeros(3)
         if ok.any():

@@ -1,8 +1,8 @@
-"""The motion of one segment, with derivatives by the sensitivities of its states.
+"""The motion of one segment, differentiated by its sensitivity equations.
 
-Plain forward differentiation pushes every parameter through the network at every step. There are a hundred
-parameters but few coordinates, so the derivative of a single step, x' = f(x, θ), is taken in reverse instead
-and carried on: S' = ∂f/∂x S + ∂f/∂θ. Only fields of the mechanism that depend on free parameters are
+Plain forward mode propagates a tangent per parameter through the network at every step. There are a hundred
+parameters but few coordinates, so the Jacobian of a single step x' = f(x, θ) is computed in reverse mode and
+propagated: S' = ∂f/∂x S + ∂f/∂θ. Only fields of the mechanism that depend on free parameters are
 differentiated.
 """
 
@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from carom.compilation import full_precision
 from carom.estimation.parameters.free import Layout, with_leaves
+from carom.integrators import prepend
 from carom.models import Mechanism
 from carom.types import Scalar, State, Values
 
@@ -35,23 +36,23 @@ def segment_motion(
     *,
     most: int | None = None,
 ) -> tuple[State, Instants]:
-    """States on the sample grid, the start included, and when prescribed impacts took place.
+    """States on the sample grid, including the start, and the instants of prescribed impacts.
 
-    Derivatives are in forward mode, by the leaves and the start; durations are constants.
+    Differentiable in forward mode with respect to the leaves and the start; durations are constants.
 
     Arguments:
         leaves: the fields that depend on free parameters, in the order of `layout.paths`.
         modes: of every contact in every step.
-        most: how many contacts are prescribed in a step at most, where all are prescribed or excluded. Such
-            motions are differentiated as they stand: of a scene with so many candidates the numbers in the
-            mechanism are many more than the free parameters, since contacts share them.
+        most: greatest number of prescribed contacts in a step, if every contact is prescribed or excluded.
+            Such motions use plain forward mode: scenes with that many candidates share parameters between
+            contacts, so the leaves have many more entries than there are free parameters.
     """
     if most is None:
         return _by_sensitivities(layout, template, tuple(leaves), start, duration, modes)
     return _motion(layout, template, tuple(leaves), start, duration, modes, most=most)
 
 
-# Compiled by itself so that the transformations around it find it traced.
+# A jitted function of its own is traced once, not once per surrounding transformation.
 @partial(jax.jit, static_argnames=("layout", "most"))
 @full_precision()
 def _motion(
@@ -65,7 +66,7 @@ def _motion(
         return after, (mechanism.leave(state, after, contact), instant)
 
     _, (rest, instants) = jax.lax.scan(step, mechanism.enter(start), (duration, modes))
-    return _prepended(start, rest), instants
+    return prepend(start, rest), instants
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -81,15 +82,15 @@ def _by_sensitivities(
 
 
 @_by_sensitivities.defjvp
-def _push(layout: Layout, primals, tangents):
+def _jvp(layout: Layout, primals, tangents):
     template, leaves, start, duration, modes = primals
     _, leaf_tangents, start_tangent, _, _ = tangents
     direction = ravel_pytree((leaf_tangents, start_tangent))[0]
     values, sensitivities = _sensitivities(layout, template, leaves, start, duration, modes)
-    # One product for all steps: many directions are needed at once.
-    pushed = sensitivities @ direction
+    # `jacfwd` maps this over many directions: one matrix product for all steps and all directions.
+    tangent = sensitivities @ direction
     contacts = modes.shape[1]
-    return _split(start, values, contacts), _split(start_tangent, pushed, contacts)
+    return _split(start, values, contacts), _split(start_tangent, tangent, contacts)
 
 
 def _sensitivities(
@@ -100,26 +101,25 @@ def _sensitivities(
     duration: Durations,
     modes: ModesOfSteps,
 ) -> tuple[Float[Array, "steps values"], Float[Array, "steps values parameters"]]:
-    """What every step gives, as `_linearised_step` has it, and its derivatives by the leaves and the
-    start."""
+    """The outputs of `_linearised_step` for every step, and their derivatives by the leaves and the start."""
 
-    def entering(leaves, start):
+    def enter(leaves, start):
         return ravel_pytree(with_leaves(layout, template, leaves).enter(start))[0]
 
-    entered, entry = _derivative(entering, leaves, start, modes.shape[1])
+    first, first_sensitivity = _derivative(enter, leaves, start, modes.shape[1])
     _, unravel = ravel_pytree(start)
-    size, numbers = len(entered), entry.shape[1] - len(entered)
+    size, entries = len(first), first_sensitivity.shape[1] - len(first)
 
     def step(carry, inputs):
         state, sensitivity = carry
         values, derivative = _linearised_step(layout, template, leaves, unravel(state), *inputs)
-        moved = (derivative[:, numbers:] @ sensitivity).at[:, :numbers].add(derivative[:, :numbers])
-        return (values[:size], moved[:size]), (values, moved)
+        following = (derivative[:, entries:] @ sensitivity).at[:, :entries].add(derivative[:, :entries])
+        return (values[:size], following[:size]), (values, following)
 
-    return jax.lax.scan(step, (entered, entry), (duration, modes))[1]
+    return jax.lax.scan(step, (first, first_sensitivity), (duration, modes))[1]
 
 
-# Compiled by itself so that it is traced once, however long segments are.
+# A jitted function of its own is traced once, for segments of all lengths.
 @partial(jax.jit, static_argnames="layout")
 @full_precision()
 def _linearised_step(
@@ -130,40 +130,36 @@ def _linearised_step(
     length: Scalar,
     modes: Int[Values, "contacts"],
 ) -> tuple[Float[Array, "values"], Float[Array, "values parameters"]]:
-    """The state after a step, instants of impacts and, if it is another, the sample's state; derivatives."""
+    """The state after a step, the instants of impacts and, if it differs, the sampled state; derivatives."""
 
     def step(leaves, state):
         mechanism = with_leaves(layout, template, leaves)
         after, contact, instant = mechanism.move(state, length, jnp.asarray(modes))
-        left = mechanism.leave(state, after, contact)
-        return ravel_pytree((after, instant) if left is after else (after, instant, left))[0]
+        sampled = mechanism.leave(state, after, contact)
+        return ravel_pytree((after, instant) if sampled is after else (after, instant, sampled))[0]
 
     return _derivative(step, leaves, state, len(modes))
 
 
 def _split(start: State, values: Float[Array, "steps values"], contacts: int) -> tuple[State, Instants]:
-    """The states of all samples and the instants of impacts, from what the steps have given."""
+    """Sampled states and instants of impacts from the stacked outputs of all steps."""
     first, unravel = ravel_pytree(start)
     size = len(first)
     on_samples = values[:, :size] if values.shape[1] == size + contacts else values[:, size + contacts :]
-    return _prepended(start, jax.vmap(unravel)(on_samples)), values[:, size : size + contacts]
-
-
-def _prepended(start: State, rest: State) -> State:
-    return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), start, rest)
+    return prepend(start, jax.vmap(unravel)(on_samples)), values[:, size : size + contacts]
 
 
 def _derivative(
     function: Callable[[Leaves, State], Float[Array, "values"]], leaves: Leaves, state: State, contacts: int
 ) -> tuple[Float[Array, "values"], Float[Array, "values parameters"]]:
-    """A vector that follows from leaves and a state, and its derivatives by the numbers in both."""
+    """A vector-valued function of leaves and a state, and its Jacobian with respect to both."""
     point, unravel = ravel_pytree((leaves, state))
 
-    def twice(point):
+    def value_twice(point):
         value = function(*unravel(point))
         return value, value
 
-    # Reverse mode costs so much for each value, forward mode for each number.
+    # The cost of reverse mode grows with the number of outputs, that of forward mode with the inputs.
     few = 2 * state.position.size + contacts < len(point) / 2
-    derivative, value = (jax.jacrev if few else jax.jacfwd)(twice, has_aux=True)(point)
+    derivative, value = (jax.jacrev if few else jax.jacfwd)(value_twice, has_aux=True)(point)
     return value, derivative

@@ -1,4 +1,4 @@
-"""Does the model explain the recording? Residuals should be white and as large as the noise."""
+"""Residual diagnostics: residuals should be white and as large as the noise."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,19 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 WHITE = 5.0
-"""Standard errors of an autocorrelation beyond which residuals are not white."""
+"""Autocorrelation in standard errors above which residuals are not considered white."""
 
 
 class Diagnostics(NamedTuple):
-    """What was found wrong, in a sentence with a hint; and how the residuals look."""
+    """Warnings, each with a hint, and the statistics of the residuals behind them."""
 
     messages: tuple[str, ...]
     autocorrelation: float
-    """Of neighbouring residuals, the largest over channels, in standard errors."""
+    """Of neighbouring residuals, pooled over all channels, in standard errors."""
     near_impacts: float
-    """Mean square of the residuals close to impacts, over that of the others."""
+    """Ratio of the mean squares of residuals close to impacts and of all others."""
     excess: float
-    """Fitted noise over the roughness of the data."""
+    """Fitted noise over the noise estimated from the data alone."""
     unexplained: float
     """Fitted noise over half the range of the data, the largest over positions and velocities."""
 
@@ -33,16 +33,16 @@ def diagnose(
     *,
     by_gap: bool = True,
 ) -> Diagnostics:
-    """Judge the residuals of all runs, in units of the fitted noise.
+    """Test the residuals of all runs, in units of the fitted noise.
 
     Arguments:
         residuals: of every run; NaN where nothing was measured.
         near: samples close to an impact.
         noise: fitted standard deviations of positions and velocities.
-        roughness: the same from how rough the data are over a few samples, whatever the model.
+        roughness: noise estimated from windows of a few samples, independently of the model.
         known: which of the two channels were measured.
         reach: half the range of positions and of velocities.
-        by_gap: whether the model makes the impacts of the data with none prescribed.
+        by_gap: whether the model reproduces the impacts without their being prescribed.
     """
     correlations = [_autocorrelation(r[:, c]) for r in residuals for c in range(r.shape[1])]
     sums = np.array([(s, n) for s, n in correlations if n > 3])
@@ -57,13 +57,13 @@ def diagnose(
     messages = []
     if excess > 1.5:
         messages.append(
-            f"The residuals are {excess:.1f} times as large as the noise of the data: the model misses "
-            "something."
+            f"The residuals are {excess:.1f} times as large as the noise of the data: the model does not "
+            "explain all of the motion."
         )
     if ratio > 2.0:
         messages.append(
-            "The residuals are larger around impacts: contacts may last for several samples, where the model "
-            "has them instantaneous."
+            "The residuals are larger around impacts: contacts may last for several samples, but are "
+            "instantaneous in the model; set `mask`."
         )
     if z > WHITE:
         messages.append(
@@ -79,7 +79,7 @@ def diagnose(
 
 
 def _autocorrelation(series: Float[np.ndarray, "samples"]) -> tuple[float, int]:
-    """The sum of products of neighbours, and how many there are, in units of the variance."""
+    """The sum of products of neighbours in units of the variance, and their number."""
     variance = np.nanmean(series**2) if np.isfinite(series).any() else 0.0
     if variance == 0:
         return 0.0, 0

@@ -1,16 +1,18 @@
 """Laplace's approximation: mechanisms sampled from the normal distribution around a fit."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from carom.estimation.parameters.free import FreeParameters, Priors, with_values
-from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
+from carom.forces import AbstractLearnedPotential, LinearisedPotentialForce
 from carom.models import Mechanism
 
 SAMPLES = 64
-"""Mechanisms that stand for what the data leave open."""
+"""Number of posterior samples."""
 LARGEST = np.finfo(np.float32).max
 
 
@@ -24,20 +26,20 @@ def sample_mechanisms(
     *,
     seed: int = 0,
 ) -> Mechanism:
-    """Mechanisms whose arrays have an axis over `SAMPLES` samples before their own.
+    """Posterior samples, stacked along the first axis of all arrays.
 
-    Weights change a learned potential to first order; physical parameters are sampled as they are and kept
-    within their bounds.
+    Learned potentials are linearised in their weights, as Laplace's approximation assumes; physical
+    parameters are sampled directly and clipped to their bounds.
 
     Arguments:
-        free: which parameters are free.
+        free: the free parameters.
         values: the estimates.
-        covariance: of all of them.
-        gradient: of the cost; where an estimate lies on a bound it tells how far beyond the distribution has
-            its centre.
+        covariance: of the estimates.
+        gradient: of the cost; for an estimate at a bound it determines the centre of the truncated normal
+            distribution, which lies beyond the bound.
         priors: with the bounds.
-        half_widths: instead of the covariance, how far either way surfaces may lie, uniformly distributed.
-        seed: of the samples.
+        half_widths: of the uniform distributions of surfaces, which then replace the covariance.
+        seed: of the random numbers.
     """
     generator = np.random.default_rng(seed)
     on_bound = ((values <= priors.lower) & (gradient > 0)) | ((values >= priors.upper) & (gradient < 0))
@@ -46,22 +48,16 @@ def sample_mechanisms(
     scale = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
     sampled = centre + generator.standard_normal((SAMPLES, len(values))) @ scale.T
     sampled = np.clip(sampled, priors.lower, priors.upper)
-    first = 0
-    for block in free.layout.shared:
-        if (
-            half_widths is not None
-            and block.path == ("geometry", "offset")
-            and block.count == len(half_widths)
-        ):
-            width = np.where(np.isfinite(half_widths), half_widths, 0.0)
-            around = generator.uniform(-1, 1, (SAMPLES, block.count)) * width
-            sampled[:, first : first + block.count] = values[first : first + block.count] + around
-        first += block.count
+    for block, rows in free.layout.shared_slices():
+        if half_widths is None or block.path != ("geometry", "offset") or block.count != len(half_widths):
+            continue
+        width = np.where(np.isfinite(half_widths), half_widths, 0.0)
+        sampled[:, rows] = values[rows] + generator.uniform(-1, 1, (SAMPLES, block.count)) * width
     return _stacked([_linearised(free, values, row) for row in sampled])
 
 
 def _linearised(free: FreeParameters, values: np.ndarray, sampled: np.ndarray) -> Mechanism:
-    """The mechanism of sampled values, its learned potentials to first order in their weights."""
+    """The mechanism with sampled values, its learned potentials linearised in their weights."""
     layout, maps, template = free.layout, free.maps, free.template
     fitted = with_values(layout, maps, template, values)
     changed = with_values(layout, maps, template, sampled)
@@ -75,11 +71,11 @@ def _linearised(free: FreeParameters, values: np.ndarray, sampled: np.ndarray) -
             fitted.forces, changed.forces, difference.forces, strict=True
         )
     )
-    return eqx.tree_at(lambda m: m.forces, changed, forces, is_leaf=lambda x: isinstance(x, AbstractForce))
+    return replace(changed, forces=forces)
 
 
 def _stacked(mechanisms: list[Mechanism]) -> Mechanism:
-    # What nothing determines may be sampled from beyond what single precision holds.
+    # Samples of undetermined parameters may exceed the range of single precision.
     def stacked(*leaves):
         if not eqx.is_inexact_array(leaves[0]):
             return leaves[0]

@@ -1,4 +1,4 @@
-"""What to expect of a run that was not fitted, where runs differ: what was found in those that were."""
+"""Predictions for a new run where runs have parameters of their own: drawn from the fitted runs."""
 
 import equinox as eqx
 import jax
@@ -13,10 +13,10 @@ from carom.models import Mechanism
 def centred_on_median(
     free: FreeParameters, model: Mechanism, added: Float[np.ndarray, "runs added"]
 ) -> tuple[Mechanism, Float[np.ndarray, "runs added"]]:
-    """The same fit with a model that is the median run's, and what each run adds to that.
+    """The model of the median run, and the deviations of all runs from it.
 
-    Where only single runs have a parameter, nothing else tells what all have: it stays where the search
-    began, which need not be near any run.
+    A parameter estimated per run only has no shared estimate: the template keeps its initial value, which
+    need not be close to any run.
     """
     if not added.shape[1]:
         return model, added
@@ -28,14 +28,13 @@ def centred_on_median(
 def as_in_some_run(
     free: FreeParameters, samples: Mechanism, added: Float[np.ndarray, "runs added"], *, seed: int = 0
 ) -> Mechanism:
-    """Each of several mechanisms as it is in one of the runs, chosen at random, to span what a new run may
-    be.
+    """Posterior samples, each with the deviations of a random run, which represent a new run.
 
     Arguments:
-        free: which parameters are free.
-        samples: mechanisms whose arrays have an axis over them before their own.
-        added: what each run adds to the parameters of all.
-        seed: of the choice.
+        free: the free parameters.
+        samples: mechanisms stacked along the first axis of their arrays.
+        added: deviations of each run from the shared parameters.
+        seed: of the random choice.
     """
     if not added.shape[1]:
         return samples

@@ -155,7 +155,7 @@ def test_what_is_given_is_kept_and_not_reported():
     _, estimate = detect_impacts(recording, sensor=given)
     assert (estimate.sensor.missed, estimate.sensor.delay) == (0.25, 2)
     (parameter,) = sensor_parameters(estimate)
-    assert parameter.name.startswith("share of other samples")
+    assert parameter.name.startswith("fraction of samples")
     everything = replace(given, false=0.5)
     assert detect_impacts(recording, sensor=everything)[1] is None
 

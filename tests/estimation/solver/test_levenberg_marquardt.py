@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares, lsq_linear
 
-from carom.estimation.solver.levenberg_marquardt import Bounds, minimise, settle
+from carom.estimation.solver.levenberg_marquardt import Bounds, fit_local, minimise
 from carom.estimation.solver.normal_equations import (
     Normal,
+    Parameters,
     Prior,
-    Unknowns,
     local_variances,
     normal_equations,
     scatter_covariance,
@@ -34,12 +34,12 @@ class Linear(NamedTuple):
 
 
 def linear_residuals(shared, local, data):
-    away = data.by_shared @ shared + data.by_local @ local - data.value
-    return away[:-2].reshape(SAMPLES, 2, 2), away[-2:]
+    residual = data.by_shared @ shared + data.by_local @ local - data.value
+    return residual[:-2].reshape(SAMPLES, 2, 2), residual[-2:]
 
 
 class Beliefs(NamedTuple):
-    """Gaussian priors, and rows C x − d of the shared unknowns."""
+    """Gaussian priors, and rows C x − d of the shared parameters."""
 
     shared_mean: np.ndarray
     shared_precision: np.ndarray
@@ -101,12 +101,12 @@ def random_case(seed, *, priors=True) -> Case:
     )
 
 
-def random_start(seed, bounds=None) -> Unknowns:
+def random_start(seed, bounds=None) -> Parameters:
     random = np.random.default_rng(seed)
     shared = random.normal(size=SHARED) * 3
     if bounds is not None:
         shared = np.clip(shared, bounds.low, bounds.high)
-    return Unknowns(jnp.asarray(shared), jnp.asarray(random.normal(size=(SEGMENTS, LOCAL)) * 3))
+    return Parameters(jnp.asarray(shared), jnp.asarray(random.normal(size=(SEGMENTS, LOCAL)) * 3))
 
 
 @partial(jax.jit, static_argnames=("residuals", "iterations"))
@@ -126,15 +126,15 @@ def solve(residuals, start, data, beliefs, **options):
 
 
 @partial(jax.jit, static_argnames="residuals")
-def equations(residuals, unknowns, data, beliefs):
-    return normal_equations(residuals, unknowns, data, jax.tree.map(jnp.asarray, beliefs).prior())
+def equations(residuals, parameters, data, beliefs):
+    return normal_equations(residuals, parameters, data, jax.tree.map(jnp.asarray, beliefs).prior())
 
 
 covariance_of, scatter_of = jax.jit(shared_covariance), jax.jit(scatter_covariance)
 
 
-def flat(unknowns: Unknowns) -> np.ndarray:
-    return np.concatenate([unknowns.shared, np.ravel(unknowns.local)])
+def flat(parameters: Parameters) -> np.ndarray:
+    return np.concatenate([parameters.shared, np.ravel(parameters.local)])
 
 
 @pytest.mark.parametrize("priors", [False, True])
@@ -143,19 +143,19 @@ def test_linear_problems(seed, priors):
     case = random_case(seed, priors=priors)
     found = solve(linear_residuals, random_start(seed), case.data, case.beliefs)
     expected = np.linalg.lstsq(case.matrix, case.target)[0]
-    np.testing.assert_allclose(flat(found.unknowns), expected, rtol=1e-6, atol=1e-6)
-    away = case.matrix @ expected - case.target
-    np.testing.assert_allclose(found.cost, 0.5 * np.sum(away**2), rtol=1e-12)
+    np.testing.assert_allclose(flat(found.parameters), expected, rtol=1e-6, atol=1e-6)
+    residual = case.matrix @ expected - case.target
+    np.testing.assert_allclose(found.cost, 0.5 * np.sum(residual**2), rtol=1e-12)
     # The sums of squares are those of the measurements alone, channel by channel.
-    rows = away[: SEGMENTS * (SAMPLES * 4 + 2)].reshape(SEGMENTS, -1)[:, :-2]
+    rows = residual[: SEGMENTS * (SAMPLES * 4 + 2)].reshape(SEGMENTS, -1)[:, :-2]
     channels = np.sum(rows.reshape(SEGMENTS, SAMPLES, 2, 2) ** 2, axis=(0, 1, 3))
     np.testing.assert_allclose(found.normal.squares, channels, rtol=1e-5)
 
 
 @partial(jax.jit, static_argnames=("residuals", "iterations"))
-def settled(residuals, unknowns, data, beliefs, *, iterations):
-    return settle(
-        residuals, unknowns, data, jax.tree.map(jnp.asarray, beliefs).prior(), iterations=iterations
+def fitted_local(residuals, parameters, data, beliefs, *, iterations):
+    return fit_local(
+        residuals, parameters, data, jax.tree.map(jnp.asarray, beliefs).prior(), iterations=iterations
     )
 
 
@@ -163,7 +163,7 @@ def settled(residuals, unknowns, data, beliefs, *, iterations):
 def test_segments_settle_where_the_shared_unknowns_leave_them(seed):
     case = random_case(seed)
     start = random_start(seed)
-    found = settled(linear_residuals, start, case.data, case.beliefs, iterations=4)
+    found = fitted_local(linear_residuals, start, case.data, case.beliefs, iterations=4)
     given = case.target - case.matrix[:, :SHARED] @ np.asarray(start.shared)
     expected = np.linalg.lstsq(case.matrix[:, SHARED:], given)[0]
     np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-6, atol=1e-6)
@@ -176,9 +176,9 @@ def test_a_segment_led_astray_returns_to_its_first_guess():
         return (local**3 - 3 * local - data + shared[0])[:, None, None], jnp.zeros((0,))
 
     beliefs = no_beliefs(1, (2, 1))._replace(local_mean=np.full((2, 1), -2.5))
-    astray = Unknowns(jnp.zeros(1), jnp.full((2, 1), 1.1))
+    astray = Parameters(jnp.zeros(1), jnp.full((2, 1), 1.1))
     data = jnp.array([[-4.0], [-6.0]])
-    found = settled(residuals, astray, data, beliefs, iterations=8)
+    found = fitted_local(residuals, astray, data, beliefs, iterations=8)
     np.testing.assert_allclose(found**3 - 3 * found, data, atol=1e-6)
 
 
@@ -198,7 +198,7 @@ def test_active_bounds(seed):
     box = (np.concatenate([low, -local]), np.concatenate([high, local]))
     expected = lsq_linear(case.matrix, case.target, bounds=box, method="bvls", tol=1e-15)
     assert np.any(expected.active_mask)
-    np.testing.assert_allclose(flat(found.unknowns), expected.x, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(flat(found.parameters), expected.x, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-10)
 
 
@@ -228,8 +228,8 @@ def random_decays(seed):
 NO_BELIEFS = no_beliefs(2, (DECAYS, 3))
 
 
-def unknowns_of(vector) -> Unknowns:
-    return Unknowns(jnp.asarray(vector[:2]), jnp.asarray(vector[2:].reshape(DECAYS, 3)))
+def parameters_of(vector) -> Parameters:
+    return Parameters(jnp.asarray(vector[:2]), jnp.asarray(vector[2:].reshape(DECAYS, 3)))
 
 
 @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ def test_decays_with_a_shared_rate(seed, highest_rate):
     box = (-np.inf, np.where(np.arange(len(start)) == 0, highest_rate, np.inf))
     expected = least_squares(dense, inside, bounds=box, xtol=1e-15, ftol=1e-15, gtol=1e-12)
     bounds = Bounds(jnp.full(2, -jnp.inf), jnp.array([highest_rate, jnp.inf]))
-    found = solve_within(decay_residuals, unknowns_of(start), data, NO_BELIEFS, bounds)
+    found = solve_within(decay_residuals, parameters_of(start), data, NO_BELIEFS, bounds)
     np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-8)
-    np.testing.assert_allclose(flat(found.unknowns), expected.x, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(flat(found.parameters), expected.x, rtol=1e-4, atol=1e-5)
     assert found.iterations < 100
 
 
@@ -276,7 +276,7 @@ def test_covariance_by_simulation():
 
     def estimate(value):
         data = case.data._replace(value=value)
-        return solve(linear_residuals, random_start(0), data, case.beliefs).unknowns.shared
+        return solve(linear_residuals, random_start(0), data, case.beliefs).parameters.shared
 
     estimates = np.asarray(jax.vmap(estimate)(jnp.asarray(noise)))
     normal = equations(linear_residuals, random_start(0), case.data, case.beliefs)
@@ -291,13 +291,13 @@ def test_covariance_by_simulation():
 def test_the_order_of_segments_does_not_matter(seed):
     data, start = random_decays(seed)
     order = np.random.default_rng(seed).permutation(DECAYS)
-    start = unknowns_of(start)
+    start = parameters_of(start)
     one = solve(decay_residuals, start, data, NO_BELIEFS)
     mixed = {name: values[order] for name, values in data.items()}
     other = solve(decay_residuals, start._replace(local=start.local[order]), mixed, NO_BELIEFS)
     np.testing.assert_allclose(one.cost, other.cost, rtol=1e-10)
-    np.testing.assert_allclose(one.unknowns.shared, other.unknowns.shared, rtol=1e-6)
-    np.testing.assert_allclose(one.unknowns.local[order], other.unknowns.local, rtol=1e-6)
+    np.testing.assert_allclose(one.parameters.shared, other.parameters.shared, rtol=1e-6)
+    np.testing.assert_allclose(one.parameters.local[order], other.parameters.local, rtol=1e-6)
     covariances = [np.asarray(covariance_of(found.normal)) for found in (one, other)]
     np.testing.assert_allclose(*covariances, rtol=1e-6)
 
@@ -305,23 +305,23 @@ def test_the_order_of_segments_does_not_matter(seed):
 def test_a_batch_of_problems_is_each_by_itself():
     """One that is done waits for the others under `vmap`, unchanged."""
     problems = [random_decays(seed) for seed in range(3)]
-    starts = [unknowns_of(start) for _, start in problems]
+    starts = [parameters_of(start) for _, start in problems]
     data = [data for data, _ in problems]
     together = [jax.tree.map(lambda *x: jnp.stack(x), *group) for group in (starts, data)]
     found = jax.vmap(lambda start, data: solve(decay_residuals, start, data, NO_BELIEFS))(*together)
     for index in range(3):
         alone = solve(decay_residuals, starts[index], data[index], NO_BELIEFS)
-        np.testing.assert_allclose(found.unknowns.shared[index], alone.unknowns.shared, rtol=1e-6)
+        np.testing.assert_allclose(found.parameters.shared[index], alone.parameters.shared, rtol=1e-6)
         np.testing.assert_allclose(found.cost[index], alone.cost, rtol=1e-10)
 
 
 def test_cost_never_rises():
     """From the start to a point on the way to the minimum."""
     data, start = random_decays(7)
-    unknowns = unknowns_of(start)
+    parameters = parameters_of(start)
     costs = [
-        float(equations(decay_residuals, unknowns, data, NO_BELIEFS).cost),
-        *(float(solve(decay_residuals, unknowns, data, NO_BELIEFS, iterations=n).cost) for n in (2, 100)),
+        float(equations(decay_residuals, parameters, data, NO_BELIEFS).cost),
+        *(float(solve(decay_residuals, parameters, data, NO_BELIEFS, iterations=n).cost) for n in (2, 100)),
     ]
     assert costs[0] > costs[1] > costs[2]
     # What is left is noise: half of χ² with so many degrees of freedom.
@@ -337,7 +337,7 @@ def test_a_start_without_a_cost_is_given_back(bad):
     found = solve(linear_residuals, start, case.data, case.beliefs)
     assert found.iterations <= 2
     assert not np.isfinite(found.cost)
-    np.testing.assert_array_equal(flat(found.unknowns), flat(start))
+    np.testing.assert_array_equal(flat(found.parameters), flat(start))
 
 
 def test_a_cliff_is_not_stepped_over():
@@ -347,11 +347,11 @@ def test_a_cliff_is_not_stepped_over():
         return (5 * jnp.log(shared[0]) + local - data)[:, None, None], jnp.zeros((0,))
 
     beliefs = no_beliefs(1, (2, 1))._replace(local_precision=np.ones((2, 1)))
-    start = Unknowns(jnp.array([3.0]), jnp.zeros((2, 1)))
+    start = Parameters(jnp.array([3.0]), jnp.zeros((2, 1)))
     found = solve(residuals, start, jnp.array([[-4.0], [-6.0]]), beliefs)
-    # By symmetry the local unknowns are ±½ and the shared one fits the mean: 5 log x = −5.
-    np.testing.assert_allclose(found.unknowns.shared, [np.exp(-1)], rtol=1e-6)
-    np.testing.assert_allclose(found.unknowns.local, [[0.5], [-0.5]], atol=1e-6)
+    # By symmetry the local parameters are ±½ and the shared one fits the mean: 5 log x = −5.
+    np.testing.assert_allclose(found.parameters.shared, [np.exp(-1)], rtol=1e-6)
+    np.testing.assert_allclose(found.parameters.local, [[0.5], [-0.5]], atol=1e-6)
 
 
 def test_unknowns_that_nothing_determines_stay():
@@ -361,14 +361,16 @@ def test_unknowns_that_nothing_determines_stay():
         return (shared[0] + local[0] - data)[:, None, None], jnp.zeros((0,))
 
     data = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)))
-    start = Unknowns(jnp.array([1.0, 7.0]), jnp.tile(jnp.array([0.0, 5.0]), (3, 1)))
+    start = Parameters(jnp.array([1.0, 7.0]), jnp.tile(jnp.array([0.0, 5.0]), (3, 1)))
     beliefs = no_beliefs(2, (3, 2))._replace(local_precision=np.tile([1.0, 0.0], (3, 1)))
     found = solve(residuals, start, data, beliefs)
     # Balanced groups: the shared mean is the mean of all, each group shrinks by 4/(4 + 1).
     mean = float(jnp.mean(data))
-    np.testing.assert_allclose(found.unknowns.shared, [mean, 7.0], rtol=1e-6)
+    np.testing.assert_allclose(found.parameters.shared, [mean, 7.0], rtol=1e-6)
     np.testing.assert_allclose(
-        found.unknowns.local, np.stack([0.8 * (np.mean(data, axis=1) - mean), np.full(3, 5.0)], 1), atol=1e-6
+        found.parameters.local,
+        np.stack([0.8 * (np.mean(data, axis=1) - mean), np.full(3, 5.0)], 1),
+        atol=1e-6,
     )
 
 
@@ -376,19 +378,19 @@ def test_unknowns_that_nothing_determines_stay():
 def test_scatter_and_local_variances_by_the_dense_problem(seed):
     """The sandwich of the dense problem, segment by segment, at a point that is no minimum."""
     case = random_case(seed)
-    unknowns = random_start(seed)
-    normal = equations(linear_residuals, unknowns, case.data, case.beliefs)
+    parameters = random_start(seed)
+    normal = equations(linear_residuals, parameters, case.data, case.beliefs)
     dense = np.linalg.inv(case.matrix.T @ case.matrix)
     rows = SAMPLES * 4 + 2
-    away = case.matrix @ flat(unknowns) - case.target
-    pulls = []
+    residual = case.matrix @ flat(parameters) - case.target
+    segment_gradients = []
     for s in range(SEGMENTS):
         mine = np.arange(s * rows, (s + 1) * rows)
-        # The priors of a segment's own unknowns belong to it; those of the shared ones to nobody.
+        # The priors of a segment's own parameters belong to it; those of the shared ones to nobody.
         first = SEGMENTS * rows + SHARED + s * LOCAL
         mine = np.concatenate([mine, np.arange(first, first + LOCAL)])
-        pulls.append(case.matrix[mine].T @ away[mine])
-    expected = sum(np.outer(dense @ pull, dense @ pull) for pull in pulls) * SEGMENTS / (SEGMENTS - 1)
+        segment_gradients.append(case.matrix[mine].T @ residual[mine])
+    expected = sum(np.outer(dense @ g, dense @ g) for g in segment_gradients) * SEGMENTS / (SEGMENTS - 1)
     covariance = covariance_of(normal)
     np.testing.assert_allclose(
         scatter_of(normal, covariance), expected[:SHARED, :SHARED], rtol=1e-6, atol=1e-12
@@ -405,14 +407,14 @@ def test_scatter_holds_where_residuals_of_a_segment_go_together():
     estimates, by_noise, by_scatter = [], [], []
     for _ in range(tries):
         value = 2.0 + 0.5 * random.normal(size=(segments, 1)) + 0.1 * random.normal(size=(segments, samples))
-        pulls = -(value - value.mean()).sum(axis=1)[:, None]
+        segment_gradients = -(value - value.mean()).sum(axis=1)[:, None]
         # r = x − y with one shared unknown, at its minimum; the data do not see the segment's own.
         normal = Normal(
             shared=np.full((1, 1), float(segments * samples)),
             mixed=np.zeros((segments, 1, 1)),
             local=np.ones((segments, 1, 1)),
-            shared_gradient=pulls.sum(axis=0),
-            pulls=pulls,
+            shared_gradient=segment_gradients.sum(axis=0),
+            segment_gradients=segment_gradients,
             local_gradient=np.zeros((segments, 1)),
             cost=np.zeros(()),
             squares=np.zeros(1),
