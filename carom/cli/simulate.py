@@ -173,7 +173,7 @@ def with_drag(system: AbstractSystem, drag: float | None) -> AbstractSystem:
     if not 0 <= drag <= 1e6:
         raise InputError(f"--drag must lie between 0 and a million, but it is {drag}.")
     force = QuadraticDrag(np.full(system.geometry.bodies, float(drag)))
-    return ComposedSystem(system.scene(), (*system.forces, force), system.start)
+    return ComposedSystem(stated=system.scene(), acting=(*system.forces, force), begin=system.start)  # pyright: ignore
 
 
 def start_states(
