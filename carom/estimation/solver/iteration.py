@@ -194,7 +194,6 @@ def improve(
     local_precision = local_precision.at[:, layout.pooled_slice].set(1 / spread[None] ** 2)
     weights = layout.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
-
     residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
     mean, precisions = (jnp.asarray(part) for part in (priors.mean, priors.precision))
 
@@ -234,10 +233,9 @@ def improve(
         - jnp.sum(precision * variance)
     )
     effective = jnp.clip(effective, min(1.0, weights), weights)
-    squares = solution.normal.squares * noise**2
     used = effective + parameters.local.size + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
-    measured = jnp.sqrt(squares / jnp.maximum(counts * freedom, 1.0))
+    measured = jnp.sqrt(solution.normal.squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
     new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)
     variances = local_variances(solution.normal, covariance)
     new_spread, informative = _update_spread(
