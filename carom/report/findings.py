@@ -1,6 +1,6 @@
 """What a fit directory holds, prepared for the page: motions, contacts, energies, forces and forecasts.
 
-Models are asked what they can answer (`HasForce`, `HasSurfaces`), never what kind of model they are.
+Models are queried for what they can answer (`HasForce`, `HasSurfaces`), never what kind of model they are.
 """
 
 from collections.abc import Callable

@@ -43,7 +43,7 @@ class Mechanics(NamedTuple):
         return self.inertia.solve(self.force(position))
 
     def rough(self, jacobian: Jacobian) -> Frictional:
-        """The contacts as vectors; asked for where there is friction only."""
+        """The contacts as vectors; used where there is friction only."""
         assert self.friction is not None
         return frictional(jacobian, self.inertia, self.signs, friction=self.friction)
 

@@ -207,7 +207,7 @@ def _plane_hits(balls: Balls, own: Flight, radii, closed):
     """When each plane is hit, with a leading axis of planes; ∞ where it is not, or not within its edges."""
     gap, rate, acceleration = plane_motion(balls, own, radii)
     tolerance = gap_tolerance(own.position)
-    # From behind, a plane is met only by a ball that first comes out in front of it.
+    # From behind, a plane is met only by a ball that first emerges in front of it.
     outside = jnp.where(in_front(balls, gap), jnp.maximum(gap, 0), gap)
     times = _closing(outside, rate, None if own.acceleration is None else acceleration, tolerance[None])
     if closed is not None:
