@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-from carom.plotting.pictures import save_picture
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -29,7 +28,7 @@ from carom.evaluation import energy_drift, interpenetration
 from carom.evaluation.results import tidy_rows, write_results
 from carom.integrators import event_driven_motion
 from carom.integrators.event_driven.balls import Balls
-from carom.plotting.style import LINES, figure_style
+from carom.plotting.style import LINES, figure_style, save_figure
 from carom.systems import (
     AbstractBoxedBalls,
     BallBox,
@@ -309,7 +308,7 @@ def main() -> None:
     ]
     results = write_results(options.out, rows, command="python -m benchmarks.mechanics")
     with figure_style():
-        save_picture(draw_errors_by_step(results.rows), options.figure)
+        save_figure(draw_errors_by_step(results.rows), options.figure)
 
 
 if __name__ == "__main__":
