@@ -404,7 +404,7 @@ SETTINGS = {
     "--learn masses: a single body has no mass ratio": ["--learn", "masses"],
     "learn surfaces instead": ["--learn", "surfaces-per-run"],
     "--learn gap is called surfaces now": ["--learn", "gap"],
-    "nothing called 'grvity' to learn": ["--learn", "grvity"],
+    "--learn grvity: there is no such parameter; choose among": ["--learn", "grvity"],
     "--scheme stormer_verlet is for the model vin": [*PAPER, "--scheme", "stormer_verlet"],
     "--touch must be one of 'observed', 'inferred', 'imperfect', but it is 'none'": ["--touch", "none"],
     "--model is for the recipe paper": ["--model", "vin"],

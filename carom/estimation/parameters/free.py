@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from carom.errors import InputError
+from carom.errors import SettingsError
 from carom.estimation.parameters.sharing import Share, Sharing, share_values
 from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits
 from carom.forces.learned_potential import Collocation
@@ -294,13 +294,14 @@ def roughness(mechanism: Mechanism, collocation: Sequence[Collocation]) -> Float
 def require_learnable(template: Mechanism, learn: Sequence[str]) -> None:
     """Raise an error for a name that no part of the mechanism declares."""
     known = {spec.key for _, spec in parameters_of(template)} | {"radii"}
-    offered = known | set(named_parts(AbstractForce))
+    # Potentials are chosen by a setting of their own.
+    forces = {name for name in named_parts(AbstractForce) if "potential" not in name}
+    offered = (known - {"potential"}) | forces | {"friction", "normals", "restitution-speed"}
     for name in learn:
         plain = name.removesuffix(PER_RUN)
         if plain not in known and f"{plain}-speed" not in known:
-            raise InputError(
-                f"{name!r} in `learn` is no parameter of this mechanism; choose among "
-                f"{', '.join(sorted(offered))}."
+            raise SettingsError(
+                f"`learn` {name}: there is no such parameter; choose among {', '.join(sorted(offered))}."
             )
 
 
