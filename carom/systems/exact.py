@@ -1,6 +1,7 @@
 """Exact truths: smooth motion to rounding, impacts at their instants. NumPy and SciPy, in float64."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy
@@ -52,15 +53,9 @@ def floor_trajectory(
     def fly(t: float, state: np.ndarray) -> Flight:
         if callable(acceleration):
             return _solved(acceleration, t, state, times[-1], [lambda _, y: y[0] - surface])
-        gap, speed, constant = state[0] - surface, state[1], acceleration
-
-        def states_at(times: np.ndarray) -> np.ndarray:
-            since = times - t
-            return np.stack(
-                [surface + gap + speed * since + 0.5 * constant * since**2, speed + constant * since]
-            )
-
-        return t + _fall_time(gap, speed, -constant), states_at
+        end = t + _fall_time(state[0] - surface, state[1], -acceleration)
+        # Not a function defined here: type checking at run time would wrap it anew for every flight.
+        return end, partial(_parabola, t, state, acceleration)
 
     def impact(state: np.ndarray) -> Impact:
         speed = -restitution * state[1]
@@ -75,6 +70,12 @@ def floor_trajectory(
 
     state = np.array([float(start.position[0, 0]), float(start.velocity[0, 0])])
     return _by_impacts(fly, impact, state, times, contacts=1)
+
+
+def _parabola(begin: float, state: np.ndarray, acceleration: float, times: np.ndarray) -> np.ndarray:
+    """Height and velocity in uniform gravity."""
+    (height, speed), since = state, times - begin
+    return np.stack([height + speed * since + 0.5 * acceleration * since**2, speed + acceleration * since])
 
 
 def _fall_time(gap: float, speed: float, gravity: float) -> float:

@@ -18,6 +18,7 @@ from carom.fits import save_model
 from carom.fits.model_file import SCHEMA
 from carom.mechanics import Scene, Wall
 from carom.models import ResNet
+from carom.systems import exact
 from tests.data.test_bad_files import RECORDINGS, SYSTEM_FILES, contents
 
 BALL = Scene(1, 1, (Wall(0, (1.0,)),))
@@ -244,8 +245,9 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_simulate_refuses_wrong_options(name, tmp_path, capsys):
+def test_simulate_refuses_wrong_options(name, tmp_path, capsys, monkeypatch):
     arguments, fragment = OPTIONS[name]
+    monkeypatch.setattr(exact, "MAX_IMPACTS", 1000)  # as many as there are would take seconds
     with warnings.catch_warnings(action="error"):  # a warning would be a second sentence
         error = _refused(capsys, [*arguments, "--out", str(tmp_path / "ball.csv")])
     _one_sentence(error)
