@@ -39,6 +39,7 @@ from carom.fits.fit_directory import (
     write_manifest,
 )
 from carom.fits.model_file import save_posterior
+from carom.forces import AbstractLearnedPotential, LinearisedPotentialForce
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, Mechanism, ResNet
 from carom.report.findings import read_findings
@@ -191,6 +192,16 @@ def read_model(folder: Path) -> None:
     noise_from_notes(notes)
 
 
+def sample(model: Mechanism) -> Mechanism:
+    """A model as the Laplace approximation has it, linear in the weights."""
+    forces = tuple(
+        LinearisedPotentialForce(force, force.network)
+        for force in model.forces
+        if isinstance(force, AbstractLearnedPotential)
+    )
+    return Mechanism.of(model.scene, model.step_size, forces=forces)
+
+
 def fit_directory(damaged: str) -> Callable[[Path], list[bytes]]:
     """A directory as a fit leaves it, made without one."""
 
@@ -200,7 +211,7 @@ def fit_directory(damaged: str) -> Callable[[Path], list[bytes]]:
             Mechanism.for_recording(recording, hidden=4, key=jax.random.key(seed)) for seed in range(3)
         ]
         save_model(trained[0], folder / MODEL, notes=NOTES)
-        save_posterior(stack_models(trained[1:]), folder / POSTERIOR)
+        save_posterior(stack_models([sample(model) for model in trained[1:]]), folder / POSTERIOR)
         motions = {
             f"{number}.{channel}": getattr(run, channel)
             for number, run in enumerate(hold_out(recording, NOTES["hold_out"]).training.runs)

@@ -31,7 +31,7 @@ def try_files(name: str, folder, numbers: range) -> Watched:
 @pytest.mark.parametrize("name", FORMATS)
 def test_some_damaged_files(name, tmp_path, capfd):
     # Every file that holds a model is traced anew, which takes a tenth of a second or more.
-    watched = try_files(name, tmp_path, range(15 if name.startswith(("model", "run: ")) else 60))
+    watched = try_files(name, tmp_path, range(15 if name.startswith(("model", "fit: ")) else 60))
     assert not watched.faults, watched.faults[:5]
     assert watched.refused > 0 or name == "checkpoint"
     printed = capfd.readouterr()
