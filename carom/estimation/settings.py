@@ -1,4 +1,4 @@
-"""Settings of our recipe, declared once for Python, system files, sweeps and the command line."""
+"""Settings of our recipe, shared by Python, system files, sweeps and the command line."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,40 +15,39 @@ from carom.validation import require_valid
 
 Stepper = Literal["auto", "constraint_exact", "cd_lagrange"]
 RENAMED = {"gap": "surfaces", "gap-per-run": "surfaces-per-run"}
-"""Parameters that older versions called otherwise."""
+"""Former names of parameters."""
 CHOICES = (("surfaces", "radii"), ("restitution", "restitution-speed"))
-"""Parameters of which at most one can be learned: each says in its own way the same thing."""
+"""Mutually exclusive parameters: two parametrisations of the same quantity."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of the recipe carom; one set serves all systems.
+    """Settings of our recipe; the defaults are the same for all systems.
 
     Arguments:
-        learn: Parameters to estimate; the rest are as the scene states them. The name of a force adds that
-            force: gravity, damping, drag. Restitution is one number (restitution) or a function of the
-            closing speed (restitution-speed). The position of surfaces has one number per contact (surfaces),
-            or one per body and per plane (radii); normals are those of the planes. With -per-run at the end
-            of a name (surfaces, restitution, masses) every run has a value of its own.
-        share: Whether every contact has a restitution and a friction of its own (each), walls have one and
-            pairs another (kind), or all have the same (all).
-        touch: What the touch columns mean: perfect readings (observed), readings with errors (imperfect), or
-            nothing (inferred).
-        sensor: What is known of an imperfect touch sensor; the rest is estimated.
+        learn: Parameters to estimate; the others keep the values stated in the scene. The name of a force
+            adds that force: gravity, damping, drag. Restitution is a constant (restitution) or a function of
+            the closing speed (restitution-speed). Surface positions have one value per contact (surfaces), or
+            one per body and per plane (radii); normals are those of the planes. The suffix -per-run
+            (surfaces, restitution, masses) gives every run a value of its own.
+        share: Whether every contact has its own restitution and friction (each), walls have one value and
+            pairs another (kind), or all contacts have the same (all).
+        touch: Meaning of the touch columns: perfect readings (observed), readings with errors (imperfect), or
+            none (inferred).
+        sensor: Known error rates of an imperfect touch sensor; the others are estimated.
         potential: Whether all bodies move in one potential and interact by contact alone (shared), or also
             through their distance (pairs) or in any way (joint), or move freely between impacts (none).
         hidden: Units in the hidden layer of the potential.
-        stepper: The integrator; auto tries constraint_exact, where its diagnostics raise doubts cd_lagrange
-            too, and keeps the one with the greater likelihood.
-        detection: Whether a cd_lagrange step tests its gaps where it arrives or where it departs.
-        starts: Random initial weights that are tried together.
-        horizons: Samples per segment, stage by stage, each a multiple of the one before; a last stage with
+        stepper: The integrator; auto uses constraint_exact and, if that explains the recording poorly, also
+            tries cd_lagrange and keeps the one with the greater likelihood.
+        detection: Whether a cd_lagrange step tests gaps at its arrival or at its departure.
+        starts: Number of random initial weights.
+        horizons: Samples per segment in each stage, each a multiple of the previous one; a last stage with
             whole runs is added.
-        longest: Samples beyond which a run is cut into segments in that last stage too; a multiple of the
-            last horizon.
-        mask: Samples either side of an impact that are left out of the residuals, for contacts that last.
-        rounds: Rounds of least squares in a stage at most.
-        converged: Change of the log-likelihood that ends a stage.
+        longest: Greatest number of samples per segment in that last stage; a multiple of the last horizon.
+        mask: Samples either side of an impact to exclude from the residuals, for contacts of finite duration.
+        rounds: Greatest number of rounds of least squares in a stage.
+        converged: Change of the log-likelihood below which a stage has converged.
     """
 
     learn: tuple[str, ...] = ("surfaces",)
@@ -86,6 +85,6 @@ class Settings:
                 raise SettingsError(f"`learn`: {first} and {second} exclude each other; choose one.")
         if "restitution-per-run" in self.learn and not {"restitution", "restitution-speed"} & {*self.learn}:
             raise SettingsError(
-                "`learn` restitution-per-run: runs vary about a common restitution; add restitution or "
+                "`learn` restitution-per-run: runs deviate from a common restitution; add restitution or "
                 "restitution-speed."
             )

@@ -103,7 +103,7 @@ def fit_recordings(
     if settings.potential == "none":  # without weights all starts are the same
         settings = replace(settings, starts=1)
     scene, template = require_fittable(recordings, settings)
-    # The CD-Lagrange step relates velocities to one step size; the exact one takes steps as they come.
+    # The velocities of the CD-Lagrange scheme depend on the step size; those of the exact step do not.
     even = all(recording.even for recording in recordings)
     if settings.stepper == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use stepper="auto".')
@@ -123,7 +123,7 @@ def fit_recordings(
 
 
 def require_fittable(recordings: Sequence[Recording], settings: Settings) -> tuple[Scene, Mechanism]:
-    """Refuse what these settings cannot be used for, before any work; the scene, and what would be fitted."""
+    """Check recordings and settings before any work; returns the scene and the mechanism to be fitted."""
     scene = require_scene(recordings, settings)
     for recording in recordings:
         require_moderate(recording)

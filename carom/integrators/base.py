@@ -1,7 +1,7 @@
-"""What integrators take: functions of positions and velocities; and what a stepper is.
+"""Interfaces of integrators: the functions that schemes take, and the steppers of mechanisms.
 
-The schemes are plain functions that know neither systems nor models. A stepper binds a scheme to the parts of
-a mechanism.
+Schemes are plain functions that depend on neither systems nor models. A stepper applies a scheme to the parts
+of a mechanism.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ Force = Callable[[Coordinates, Coordinates], Coordinates]
 ConservativeForce = Callable[[Coordinates], Coordinates]
 """F(Q) = −∂U/∂Q."""
 Detect = Callable[[Coordinates, Coordinates], PerContact]
-"""Which candidates touch at (Q_{n+1}, V_{n+1/2}): booleans, or gates in [0, 1]."""
+"""Active contacts at (Q_{n+1}, V_{n+1/2}): booleans, or gates in [0, 1]."""
 Impulse = Callable[
     [Jacobian, AbstractInertia, Coordinates, Coordinates, PerContact], tuple[PerContact, Bool[Array, ""]]
 ]
@@ -35,7 +35,7 @@ Touching = Bool[Array, "contacts"] | PerContact
 
 @runtime_checkable
 class Mechanical(Protocol):
-    """What a stepper needs to know of a mechanism."""
+    """The interface of a mechanism that steppers use."""
 
     @property
     def geometry(self) -> ContactGeometry: ...
@@ -53,11 +53,11 @@ class Mechanical(Protocol):
         ...
 
     def dissipate(self, velocity: Coordinates, duration: Scalar) -> Coordinates:
-        """The velocity after the forces that depend on it have acted alone."""
+        """The velocity after a time in which only velocity-dependent forces act (operator splitting)."""
         ...
 
     def restitution_at(self, rate: PerContact) -> PerContact:
-        """e of every contact for the rate of its gap just before."""
+        """e of every contact for the rate of its gap before the impact."""
         ...
 
     def friction_coefficient(self) -> PerContact | None:
@@ -66,20 +66,19 @@ class Mechanical(Protocol):
 
 
 class AbstractStepper(AbstractPart):
-    """A scheme bound to a mechanism: one step under modes of contact, and how it relates to sampled
-    states."""
+    """A time-stepping scheme for mechanisms, with conversions from and to states on the sample grid."""
 
     @abstractmethod
     def stated(self) -> dict[str, Any]:
-        """What a scene states of the scheme."""
+        """The fields of a scene that describe this scheme."""
 
     @abstractmethod
     def enter(self, mechanism: Mechanical, state: State, step_size: Scalar) -> State:
-        """From a sampled state to where the scheme keeps its velocities."""
+        """Convert a sampled state to the velocity grid of the scheme."""
 
     @abstractmethod
     def leave(self, mechanism: Mechanical, before: State, after: State, contact: Touching) -> State:
-        """Back to a sampled state at the end of a step with these contacts."""
+        """Convert the state after a step with these contacts back to the sample grid."""
 
     @abstractmethod
     def step(
@@ -91,9 +90,9 @@ class AbstractStepper(AbstractPart):
         *,
         most: int | None = None,
     ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
-        """One step; which contacts it made, and when those that were prescribed took place, as a share of it.
+        """One step; also the active contacts, and the instants of prescribed ones as fractions of the step.
 
         Arguments:
             modes: of every contact: by gap, prescribed or excluded.
-            most: how many contacts are prescribed in a step at most, where all are prescribed or excluded.
+            most: greatest number of prescribed contacts, if every contact is prescribed or excluded.
         """

@@ -28,11 +28,11 @@ from carom.types import PerContact, Scalar, State
 
 
 class ContactReport(NamedTuple):
-    """What contacts did in one step."""
+    """Contact impulses of one step."""
 
     impulse: PerContact
     resolved: Bool[Array, ""]
-    """Whether the impulses solve the contact problem; if not, what still closed was stopped."""
+    """Whether the impulses solve the contact problem; if not, remaining closing contacts were stopped."""
 
 
 def cd_lagrange_step(
@@ -51,7 +51,7 @@ def cd_lagrange_step(
     """Advance (Q_n, V_{n+1/2}) to (Q_{n+1}, V_{n+3/2}); also reports the impulses λ.
 
     A system passes its true force, gap test and unilateral impulse; a model passes learned ones.
-    Overlap is projected out before the force is evaluated, so force and position agree.
+    Overlap is removed before the force is evaluated, so that force and position are consistent.
     """
     h, V = step_size, state.velocity
     Q = configuration.retract(state.position, h * V)
@@ -86,10 +86,10 @@ def to_sample_grid(
 ) -> State:
     """Half kick back at the end of a step: v_n = V_{n+1/2} − ½ (V_{n+1/2} − V_{n−1/2}).
 
-    Without contact that is V_{n+1/2} − (h/2) M⁻¹ F(q_n), at no further evaluation of the force. Along the
-    normal of a touching contact there is no kick to take back, since the step replaced the smooth change
-    there; a ball at rest on the floor then reads out as v = 0, and one that bounced as −e V_{n−1/2}. On
-    `rough` surfaces friction has replaced the change across the normal too: touching bodies have no kick.
+    Without contact that is V_{n+1/2} − (h/2) M⁻¹ F(q_n), without another evaluation of the force. Along the
+    normal of an active contact there is no kick to subtract, since the impulse determines the velocity there:
+    a ball at rest on the floor has v = 0, and one that bounced −e V_{n−1/2}. On `rough` surfaces friction
+    determines the tangential velocity too, so bodies in contact have no kick at all.
     """
     kick = 0.5 * (after.velocity - before.velocity)
     if len(geometry) and rough:
@@ -97,7 +97,8 @@ def to_sample_grid(
         kick = jnp.where(jnp.any(joins & (touching > 0)[:, None], axis=0)[:, None], 0, kick)
     elif len(geometry):
         G = geometry.jacobian(after.position)
-        nothing, plastic = jnp.zeros_like(kick), jnp.zeros_like(touching)
-        λ = restitution_impulse(G, inertia, nothing, kick, restitution=plastic, active=touching)
+        # The plastic impulse on the kick removes its components along the active normals.
+        zero, plastic = jnp.zeros_like(kick), jnp.zeros_like(touching)
+        λ = restitution_impulse(G, inertia, zero, kick, restitution=plastic, active=touching)
         kick = kick + inertia.solve(generalised_impulse(G, λ))
     return State(after.position, after.velocity - kick)

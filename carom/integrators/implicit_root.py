@@ -1,4 +1,4 @@
-"""The derivative of a root that an iteration has found."""
+"""Derivatives of roots by the implicit function theorem."""
 
 from jax import lax
 from jaxtyping import Array, Float
@@ -9,13 +9,13 @@ def implicit_root(
 ) -> Float[Array, "..."]:
     """A root t of g(t, θ) = 0 with the derivative dt/dθ = −(∂g/∂θ)/(∂g/∂t) of the implicit function theorem.
 
-    One Newton step at a fixed slope, t − g(t, θ)/ġ, which also removes most of the error that an iteration
-    has left.
+    This is one Newton step with a constant slope, t − g(t, θ)/ġ, which also removes most of the remaining
+    error of the iteration.
 
     Arguments:
-        root: the root as found; no derivative is taken of how it was found.
+        root: the root; the iteration that found it is not differentiated.
         value: g(t, θ) at that root held fixed, with its derivatives by θ.
-        slope: ∂g/∂t there, bounded away from 0 by the caller (a graze has no finite derivative).
+        slope: ∂g/∂t there, bounded away from 0 by the caller (the derivative diverges at a grazing contact).
 
     Example:
         >>> import jax

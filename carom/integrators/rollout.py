@@ -1,4 +1,4 @@
-"""Repeating a step by `lax.scan`."""
+"""Trajectories from repeated steps, by `lax.scan`."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -25,12 +25,12 @@ def rollout(
         step: maps (state, input) to (next state, output).
         start: the first state.
         inputs: a tree of arrays with one leading entry per step, or None.
-        steps: number of steps where there are no inputs.
-        unroll: steps per loop iteration; short rollouts run faster unrolled and compile slower.
+        steps: number of steps if there are no inputs.
+        unroll: steps per loop iteration; short rollouts run faster unrolled, but compile more slowly.
     """
 
-    def advance(state, given):
-        following, output = step(state, given)
+    def advance(state, step_input):
+        following, output = step(state, step_input)
         return following, (following, output)
 
     _, (states, outputs) = lax.scan(advance, start, inputs, length=steps, unroll=unroll)
@@ -38,7 +38,7 @@ def rollout(
 
 
 def prepend(first: PyTree, rest: PyTree) -> PyTree:
-    """One tree whose arrays have `first` before `rest` along their leading axis."""
+    """Concatenate `first` and `rest` along the leading axis of every array."""
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, rest)
 
 

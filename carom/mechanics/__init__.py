@@ -1,4 +1,4 @@
-"""Pure formulae: inertia, contact operators, impact, projection, energy."""
+"""Formulae of mechanics: inertia, contact geometry, impact, friction, projection, energy."""
 
 from carom.mechanics.bodies import Points
 from carom.mechanics.configuration import AbstractConfiguration, Euclidean

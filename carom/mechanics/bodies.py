@@ -12,7 +12,7 @@ from carom.types import Values
 
 
 class Points(eqx.Module):
-    """K points in d dimensions; only ratios of their masses can be determined by their motion.
+    """K point masses in d dimensions; their motion determines only mass ratios.
 
     Example:
         >>> pair = Points.of((1.0, 2.0), dimension=3)
@@ -44,5 +44,5 @@ class Points(eqx.Module):
 
     @property
     def configuration(self) -> Euclidean:
-        """How positions move along velocities."""
+        """The configuration space."""
         return Euclidean()

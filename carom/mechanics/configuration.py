@@ -1,8 +1,8 @@
-"""Configuration spaces: how positions move along velocities.
+"""Configuration spaces and their retractions.
 
-Velocities are tangent vectors. A step moves positions by a retraction, Q⁺ = Q ⊞ hV, and carries momentum
-along, M V → Ad*(hV) M V. For points ⊞ is addition and momentum stays as it is, which is the paper's scheme;
-for rotations ⊞ is the exponential map and Ad* is the gyroscopic term.
+Velocities are tangent vectors. A step moves positions by a retraction, Q⁺ = Q ⊞ hV, and transports momentum,
+M V → Ad*(hV) M V. For points ⊞ is addition and Ad* the identity, which is the paper's scheme; for rotations ⊞
+is the exponential map and Ad* the gyroscopic term.
 """
 
 from abc import abstractmethod
@@ -24,7 +24,7 @@ class AbstractConfiguration(eqx.Module):
     def transport(
         self, inertia: AbstractInertia, velocity: Coordinates, displacement: Coordinates
     ) -> Coordinates:
-        """M⁻¹ Ad*(hV) M V, the velocity after a displacement without any force."""
+        """M⁻¹ Ad*(hV) M V, the velocity after a free displacement."""
 
 
 class Euclidean(AbstractConfiguration):

@@ -1,12 +1,12 @@
-"""Coulomb friction of bodies that cannot spin: the slip at a contact is that of their centres.
+"""Coulomb friction of bodies without rotation: the slip at a contact is the relative velocity of the centres.
 
-At one contact of such bodies the compliance S = 1/m_1 + 1/m_2 is the same along the normal and across it, so
-that friction leaves the rate of the gap alone and the law of restitution leaves the slip alone. A tangential
-impulse within μ λ then removes a share κ of the slip w_t:
+The compliance S = 1/m_1 + 1/m_2 of such a contact is the same in normal and tangential directions, so that
+friction does not change the rate of the gap and restitution does not change the slip. A tangential impulse
+within μ λ then removes a fraction κ of the slip w_t:
 
     κ = min(1, μ λ S/|w_t|)        w_t⁺ = (1 − κ) w_t        impulse −κ w_t/S
 
-κ = 1 is sticking, κ < 1 sliding. Slip never turns around, so friction never adds energy.
+κ = 1 is sticking, κ < 1 sliding. Slip is never reversed, so friction never adds energy.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ def removed_slip(
     friction: Float[Array, "..."],
     compliance: Float[Array, "*any"],
 ) -> Float[Array, "*any"]:
-    """κ, the share of the slip that friction removes.
+    """κ, the fraction of the slip that friction removes.
 
     Example:
         >>> one = jnp.ones(2)    # the first contact sticks, the second slides
@@ -40,7 +40,7 @@ def removed_slip(
 
 
 def share_within(limit: Float[Array, "*any"], size: Float[Array, "*any"]) -> Float[Array, "*any"]:
-    """min(1, limit/size): what is left of something of that size, 1 where it is 0."""
+    """min(1, limit/size), with 1 for size 0; the derivative is finite everywhere."""
     exceeds = size > limit
     return jnp.where(exceeds, limit / jnp.where(exceeds, size, 1), 1)
 
@@ -52,12 +52,12 @@ def length(vectors: Float[Array, "... dimension"], *, axis: int = -1) -> Float[A
 
 
 class Frictional(NamedTuple):
-    """Candidate contacts as vectors: how bodies move relative to each other, not only along the normal.
+    """Candidate contacts in vector form, with normal and tangential components.
 
     Arguments:
-        signs: which bodies a contact joins, +1 for the first and −1 for the second.
-        mobility: the change of every relative velocity by a unit impulse at every contact, the same in all
-            directions for bodies with masses.
+        signs: of the bodies of a contact, +1 for the first and −1 for the second.
+        mobility: change of every relative velocity by a unit impulse at every contact; isotropic for bodies
+            with masses.
         normal: n of every contact.
         coefficient: μ of every contact.
     """
@@ -72,22 +72,22 @@ class Frictional(NamedTuple):
         return self.signs @ velocity
 
     def momentum(self, impulse: Vectors) -> Coordinates:
-        """What impulses on the first bodies, and their opposites on the second ones, give to every body."""
+        """Total impulse on every body from impulses on the first bodies and opposite ones on the second."""
         return self.signs.T @ impulse
 
     def across(self, vectors: Vectors) -> Vectors:
-        """The part of a vector per contact that lies across the normal."""
+        """The tangential part of a vector at every contact."""
         return vectors - self.normal * jnp.sum(self.normal * vectors, axis=1, keepdims=True)
 
     def along(self, vectors: Vectors) -> PerContact:
-        """The component of a vector per contact along the normal."""
+        """The normal component of a vector at every contact."""
         return jnp.sum(self.normal * vectors, axis=1)
 
 
 def frictional(jacobian: Jacobian, inertia: AbstractInertia, signs, *, friction: PerContact) -> Frictional:
-    """The contacts of a scene as vectors; `inertia` must be that of bodies with masses."""
+    """The contacts of a scene in vector form; `inertia` must be that of bodies with masses."""
     selection = jnp.asarray(signs, jacobian.dtype)
-    # What a row of G holds at the first body of its contact.
+    # A row of the contact Jacobian holds the normal at the first body of its contact.
     normal = jnp.einsum("ckd,ck->cd", jacobian, jnp.maximum(selection, 0))
     response = jax.vmap(lambda row: inertia.solve(row[:, None])[:, 0])(selection)
     return Frictional(selection, selection @ response.T, normal, friction)
@@ -102,17 +102,17 @@ def friction_brake(
     *,
     friction: PerContact,
 ) -> Coordinates:
-    """The velocity after friction has acted beside these normal impulses."""
+    """The velocity after friction with these normal impulses."""
     contacts = frictional(jacobian, inertia, signs, friction=friction)
     braking = friction_impulses(contacts, velocity, normal_impulse)
     return velocity + inertia.solve(contacts.momentum(braking))
 
 
 def friction_impulses(contacts: Frictional, velocity: Coordinates, normal_impulse: PerContact) -> Vectors:
-    """Tangential impulses within μ λ, found contact by contact with the current slip.
+    """Tangential impulses within μ λ, contact by contact with the current slip (one Gauss–Seidel sweep).
 
-    Each visit removes slip from the velocities that the visits before have left, so that the kinetic energy
-    falls from visit to visit also where contacts share bodies.
+    Each contact reduces the slip that the previous ones left, so that the kinetic energy never increases,
+    even if contacts share bodies.
     """
     compliance = jnp.diagonal(contacts.mobility)
 
@@ -134,39 +134,46 @@ def friction_impulses(contacts: Frictional, velocity: Coordinates, normal_impuls
 
 def holding_forces(
     contacts: Frictional,
-    pull: Vectors,
+    free: Vectors,
     slip: Vectors,
     *,
     closed: Bool[Array, "contacts"],
     rest_speed: float,
     sweeps: int = 1000,
 ) -> Vectors:
-    """Forces ρ that hold closed contacts: normal parts that push, friction within μ times them.
+    """Contact forces ρ at closed contacts: repulsive normal forces, and friction within μ times them.
 
-    The relative accelerations are a = pull + W ρ with W the mobility. At every closed contact
+    The relative accelerations are a = a_free + W ρ with W the mobility. At every closed contact
 
         0 ≤ ρ_n ⟂ n·a ≥ 0        ρ_t = −μ ρ_n w_t/|w_t| where it slides,
                                  |ρ_t| ≤ μ ρ_n with a_t = 0, or |ρ_t| = μ ρ_n against a_t, where it does not.
 
-    Sweeps over the contacts find out which push and which stick; the forces and their derivatives then follow
-    from one linear solve, where that confirms what the sweeps found.
+    Gauss–Seidel sweeps determine which contacts push and which stick; the forces and their derivatives then
+    follow from one linear solve, if that agrees with the sweeps.
+
+    Arguments:
+        free: relative accelerations a_free without contact forces.
+        slip: tangential relative velocities.
+        closed: which contacts are closed.
+        rest_speed: slip below which a contact sticks, or starts to slide.
+        sweeps: upper bound on their number.
     """
     count, dimension = slip.shape
     speed = length(slip)
     slides = closed & (speed > rest_speed)
     direction = slip / jnp.where(slides, speed, 1)[:, None]
-    found = _swept_forces(*lax.stop_gradient((contacts, pull, direction)), closed, slides, sweeps)
+    swept = _swept_forces(*lax.stop_gradient((contacts, free, direction)), closed, slides, sweeps)
 
-    normal, across = contacts.normal, lax.stop_gradient(contacts.across(found))
-    pushing = contacts.along(found) > 0
-    limit = contacts.coefficient * contacts.along(found)
+    normal, across = contacts.normal, lax.stop_gradient(contacts.across(swept))
+    pushing = contacts.along(swept) > 0
+    limit = contacts.coefficient * contacts.along(swept)
     sticks = pushing & ~slides & (length(across) < lax.stop_gradient(limit) * (1 - 1e-9))
-    # A contact that starts to slide is held back against where it would go.
+    # At the onset of sliding friction opposes the impending motion.
     starts = -across / jnp.where(length(across) > 0, length(across), 1)[:, None]
     direction = jnp.where(slides[:, None], direction, starts)
-    identity = jnp.eye(dimension, dtype=pull.dtype)
+    identity = jnp.eye(dimension, dtype=free.dtype)
     outer = normal[:, :, None] * normal[:, None, :]
-    # Rows of the system: a = 0 where it sticks; n·a = 0 and ρ_t = −μ ρ_n × direction where it slides.
+    # Rows of the system: a = 0 if sticking; n·a = 0 and ρ_t = −μ ρ_n × direction if sliding; else ρ = 0.
     acts = jnp.where(sticks[:, None, None], identity[None], outer)
     acts = jnp.where(pushing[:, None, None], acts, 0)
     own = (
@@ -176,31 +183,31 @@ def holding_forces(
     )
     own = jnp.where(pushing[:, None, None], jnp.where(sticks[:, None, None], 0, own), identity[None])
     matrix = jnp.einsum("cab,ce->caeb", acts, contacts.mobility)
-    matrix = matrix + jnp.einsum("cab,ce->caeb", own, jnp.eye(count, dtype=pull.dtype))
+    matrix = matrix + jnp.einsum("cab,ce->caeb", own, jnp.eye(count, dtype=free.dtype))
     square = matrix.reshape(count * dimension, count * dimension)
-    wanted = -jnp.einsum("cab,cb->ca", acts, pull).ravel()
-    solved = jnp.linalg.solve(lax.stop_gradient(square), lax.stop_gradient(wanted))
-    scale = jnp.max(jnp.abs(found), initial=0.0)
-    close = jnp.max(jnp.abs(solved - found.ravel()), initial=0.0) <= 1e-4 * scale
-    # Redundant contacts make the system singular: it is replaced before the solve that derivatives see.
-    unit = jnp.eye(count * dimension, dtype=pull.dtype)
-    exact = jnp.linalg.solve(jnp.where(close, square, unit), wanted).reshape(found.shape)
-    return jnp.where(close, exact, found)
+    right = -jnp.einsum("cab,cb->ca", acts, free).ravel()
+    solved = jnp.linalg.solve(lax.stop_gradient(square), lax.stop_gradient(right))
+    scale = jnp.max(jnp.abs(swept), initial=0.0)
+    agrees = jnp.max(jnp.abs(solved - swept.ravel()), initial=0.0) <= 1e-4 * scale
+    # Redundant contacts make the system singular: replacing it first keeps NaN out of the derivatives.
+    unit = jnp.eye(count * dimension, dtype=free.dtype)
+    exact = jnp.linalg.solve(jnp.where(agrees, square, unit), right).reshape(swept.shape)
+    return jnp.where(agrees, exact, swept)
 
 
 def _swept_forces(
-    contacts: Frictional, pull: Vectors, direction: Vectors, closed, slides, sweeps: int
+    contacts: Frictional, free: Vectors, direction: Vectors, closed, slides, sweeps: int
 ) -> Vectors:
-    """Gauss–Seidel over the closed contacts, until nothing changes or `sweeps` are done."""
+    """Gauss–Seidel over the closed contacts until convergence, or for `sweeps` sweeps."""
     own = jnp.diagonal(contacts.mobility)
 
     def visit(index, force):
         normal, mu = contacts.normal[index], contacts.coefficient[index]
-        wanted = force[index] - (pull[index] + contacts.mobility[index] @ force) / own[index]
-        push = jnp.maximum(jnp.sum(normal * wanted), 0)
-        held = wanted - normal * jnp.sum(normal * wanted)
-        grip = share_within(mu * push, length(held))
-        across = jnp.where(slides[index], -mu * push * direction[index], grip * held)
+        stopping = force[index] - (free[index] + contacts.mobility[index] @ force) / own[index]
+        push = jnp.maximum(jnp.sum(normal * stopping), 0)
+        sticking = stopping - normal * jnp.sum(normal * stopping)
+        fraction = share_within(mu * push, length(sticking))
+        across = jnp.where(slides[index], -mu * push * direction[index], fraction * sticking)
         return force.at[index].set(jnp.where(closed[index], normal * push + across, 0))
 
     def sweep(carry):
@@ -209,8 +216,8 @@ def _swept_forces(
         change = jnp.max(jnp.abs(after - force), initial=0.0)
         return count + 1, after, change > 1e-14 * jnp.max(jnp.abs(after), initial=0.0)
 
-    def unsettled(carry):
+    def unconverged(carry):
         return (carry[0] < sweeps) & carry[2]
 
-    start = 0, jnp.zeros_like(pull), jnp.any(closed)
-    return lax.while_loop(unsettled, sweep, start)[1]
+    start = 0, jnp.zeros_like(free), jnp.any(closed)
+    return lax.while_loop(unconverged, sweep, start)[1]

@@ -1,14 +1,13 @@
-"""Contact geometry: gaps, normals and Jacobians of all candidate contacts. The formulas stand here and
-nowhere else.
+"""Contact geometry: gaps, normals and Jacobians of all candidate contacts.
 
-A candidate contact j joins a body to a wall or two bodies. With the signs s_jk (+1 for the first body, −1 for
-the second) its relative position is r = Σ_k s_jk q_k, and its gap, negative in overlap,
+A candidate contact j is between a body and a wall, or between two bodies. With the signs s_jk (+1 for the
+first body, −1 for the second) its relative position is r = Σ_k s_jk q_k, and its gap, negative in overlap,
 
-    g = max_p (n_p·r − offset_p)    where the surface is flat: a wall, or two bodies on a line
+    g = max_p (n_p·r − offset_p)    for flat surfaces: a wall, or two bodies on a line
     g = |r| − offset                for two bodies in the plane or in space
 
-Everything else follows: the normal n = ∂g/∂r, the rows G_jk = s_jk n of the contact Jacobian, and the rate of
-the gap u = G V, negative when closing. All functions take leading batch axes, and JAX or NumPy arrays.
+They define the normal n = ∂g/∂r, the rows G_jk = s_jk n of the contact Jacobian, and the rate of the gap
+u = G V, negative when closing. All functions accept leading batch axes, and JAX or NumPy arrays.
 """
 
 from dataclasses import dataclass
@@ -26,9 +25,9 @@ from carom.mechanics.parameter import parameter
 from carom.types import Coordinates, Jacobian, PerContact, Values
 
 Plane = tuple[tuple[float, ...], float]
-"""Normal n of length 1 and offset: what lies behind it has n·q < offset."""
+"""Unit normal n and offset; points behind the plane have n·q < offset."""
 if TYPE_CHECKING:
-    # The same functions serve JAX and NumPy; either returns what it was given.
+    # The same functions serve JAX and NumPy, and return arrays of the kind that they receive.
     Vectors: TypeAlias = Any
     Gaps: TypeAlias = Any
     Jacobians: TypeAlias = Any
@@ -84,7 +83,7 @@ Candidate = Wall | Pair
 
 
 class Contacts(eqx.Module):
-    """Candidate contacts as arrays, one per row, so that a few may be selected while a compiled program runs.
+    """Candidate contacts as arrays, one per row, so that compiled programs can select some by index.
 
     Example:
         >>> rows = ContactGeometry(2, 2, (Wall(0, (0.0, 1.0)), Pair(0, 1, offset=1.0))).rows
@@ -94,12 +93,12 @@ class Contacts(eqx.Module):
 
     signs: Float[Values, "contacts bodies"]
     curved: Bool[Values, "contacts"] | None
-    """Two bodies in the plane or in space; None where all surfaces are flat."""
+    """True for two bodies in the plane or in space; None if all surfaces are flat."""
     normal: Float[Values, "contacts planes dimension"]
     offset: Float[Values, "contacts planes"]
 
     def take(self, index: Int[Array, "some"]) -> "Contacts":
-        """Some of them."""
+        """The contacts with these indices."""
         return jax.tree.map(lambda part: jnp.asarray(part)[index], self)
 
     def relative(self, coordinates: Positions) -> Vectors:
@@ -158,10 +157,10 @@ class Contacts(eqx.Module):
 
 
 class ContactGeometry(eqx.Module):
-    """The candidate contacts of a scene: which bodies they join, and where their surfaces are.
+    """The candidate contacts of a scene: the bodies that they join, and the positions of their surfaces.
 
-    Which bodies they join is fixed when a program is compiled; where the surfaces are is not, so that scenes
-    of one kind share their programs.
+    The bodies are static, the positions of surfaces are arrays, so that scenes of one kind share their
+    compiled programs.
 
     Example:
         >>> floor = ContactGeometry(bodies=1, dimension=1, candidates=(Wall(body=0, normal=(1.0,)),))
@@ -170,7 +169,7 @@ class ContactGeometry(eqx.Module):
     """
 
     normal: Float[Values, "contacts dimension"]
-    """Of walls; of pairs on a line 1."""
+    """Of walls; 1 for pairs on a line."""
     edge_normal: Float[Values, "contacts edges dimension"]
     edge_offset: Float[Values, "contacts edges"]
     joined: tuple[tuple[int, ...], ...] = eqx.field(static=True)
@@ -178,7 +177,7 @@ class ContactGeometry(eqx.Module):
     dimension: int = eqx.field(static=True)
     offset: Float[Values, "contacts"] = parameter("surfaces", "surface", unit="length", mean=None)
     tilt: Float[Values, "contacts dimension"] | None = parameter("normals", "tilt", deviation=0.3)
-    """Added to the normals of walls, which are then made of length 1 again; None where they are as stated."""
+    """Added to the normals of walls, which are then normalised; None if the normals are not estimated."""
 
     def __init__(self, bodies: int, dimension: int, candidates: tuple[Candidate, ...] = ()):
         _require_valid(bodies, dimension, candidates)
@@ -188,11 +187,11 @@ class ContactGeometry(eqx.Module):
         self.normal = np.array(
             [c.normal if isinstance(c, Wall) else along for c in candidates], float
         ).reshape(count, dimension)
-        # A system whose parameters are traced has offsets that are arrays.
+        # Offsets are JAX arrays in systems whose parameters are traced.
         offsets = [c.offset for c in candidates]
         traced = any(isinstance(offset, jax.Array) for offset in offsets)
         self.offset = jnp.stack([jnp.asarray(x) for x in offsets]) if traced else np.array(offsets, float)
-        # A plane far behind every body stands where a wall has fewer edges than another.
+        # Walls with fewer edges than others are padded with planes far behind every body.
         self.edge_normal, self.edge_offset = (
             np.zeros((count, edges, dimension)),
             np.full((count, edges), FAR),
@@ -210,7 +209,7 @@ class ContactGeometry(eqx.Module):
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """The contacts as they would be declared."""
+        """The declarations of the contacts."""
         return tuple(self._candidate(row) for row in range(len(self)))
 
     @property
@@ -227,9 +226,9 @@ class ContactGeometry(eqx.Module):
             first, second = self.joined[row]
             return Pair(first, second, offset)
         edges = tuple(
-            (tuple(float(x) for x in normal), float(place))
-            for normal, place in zip(self.edge_normal[row], self.edge_offset[row], strict=True)
-            if place < FAR
+            (tuple(float(x) for x in normal), float(edge_offset))
+            for normal, edge_offset in zip(self.edge_normal[row], self.edge_offset[row], strict=True)
+            if edge_offset < FAR
         )
         normal = self.rows.normal[row, 0]
         return Wall(self.joined[row][0], tuple(float(x) for x in normal), offset, edges)
@@ -254,7 +253,7 @@ class ContactGeometry(eqx.Module):
 
     @property
     def coupled(self) -> bool:
-        """Whether some body has several candidates, so that impulses act on each other."""
+        """Whether some body has several candidates, so that their impulses interact."""
         return bool((self.incidence.sum(axis=0) > 1).any())
 
     @property
@@ -271,7 +270,7 @@ class ContactGeometry(eqx.Module):
     def rows(self) -> Contacts:
         """The contacts as arrays."""
         curved = self.body_pairs & (self.dimension > 1)
-        # Stated directions are no parameters: gradients must not move them.
+        # Stated normals are constants: training must not change them by gradient descent.
         normal, offset = _constant(self.normal)[:, None], self.offset[:, None]
         xp = _namespace(self.offset) if self.tilt is None else _namespace(self.tilt)
         if self.tilt is not None:
@@ -292,7 +291,7 @@ class ContactGeometry(eqx.Module):
 
 
 def _namespace(array: Values) -> Any:
-    """The library whose array this is: NumPy outside compiled programs needs no compilation."""
+    """The module of an array, JAX or NumPy: detection calls these functions without compilation."""
     return jnp if isinstance(array, jax.Array) else np
 
 
@@ -306,10 +305,7 @@ def _require_valid(bodies: int, dimension: int, candidates: tuple[Candidate, ...
             raise InputError(f"{candidate} names a body that is not among 0…{bodies - 1}.")
         if isinstance(candidate, Pair) and candidate.first == candidate.second:
             raise InputError(f"{candidate} pairs a body with itself.")
-        planes = (
-            [(candidate.normal, candidate.offset), *candidate.edges] if isinstance(candidate, Wall) else []
-        )
-        for normal, _ in planes:
+        for normal, _ in candidate.planes if isinstance(candidate, Wall) else ():
             if len(normal) != dimension:
                 raise InputError(f"{candidate} needs a normal with {dimension} components.")
             if abs(np.linalg.norm(normal) - 1) > 1e-6:
@@ -320,7 +316,7 @@ def _require_valid(bodies: int, dimension: int, candidates: tuple[Candidate, ...
 
 
 def chain(bodies: int) -> tuple[Pair, ...]:
-    """Neighbouring pairs of point bodies on a line, the greatest coordinate first (Newton's cradle)."""
+    """Pairs of neighbouring point masses on a line, the greatest coordinate first (Newton's cradle)."""
     return tuple(Pair(first, second) for first, second in pairwise(range(bodies)))
 
 
@@ -330,5 +326,5 @@ def contact_rate(jacobian: Jacobian, velocity: Coordinates) -> PerContact:
 
 
 def generalised_impulse(jacobian: Jacobian, impulse: PerContact) -> Coordinates:
-    """Gᵀ λ, the momentum that contact impulses λ give to every body."""
+    """Gᵀ λ, the total impulse on every body from the contact impulses λ."""
     return jnp.einsum("ckd,c->kd", jacobian, impulse)

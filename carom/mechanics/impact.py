@@ -1,4 +1,4 @@
-"""Contact impulses with Newton's restitution law, and with Coulomb's friction where one impact stands alone.
+"""Contact impulses with Newton's restitution law, and with Coulomb friction for single impacts.
 
 `restitution_impulse` and `unilateral_impulse` take the contact Jacobian G at Q_{n+1}, the velocity `before`
 the step V_{n+1/2} and its `smooth` continuation V^S, and return impulses λ; the step then adds M⁻¹ Gᵀ λ.
@@ -23,16 +23,16 @@ def impact_impulse(
     friction: Float[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
-    """The impulse on the first body of an impact: Newton's law along the normal, Coulomb's across it.
+    """The impulse on the first body of an impact: Newton's law normally, Coulomb's law tangentially.
 
         u = n·w        λ = (max(−e u, 0) − u)/S        impulse = λ n − κ w_t/S,   κ = min(1, μ λ S/|w_t|)
 
-    Each impact is taken by itself. The second body receives the opposite impulse. A contact that separates
-    (u > 0) is stopped, without friction: whoever does not want that masks it.
+    Each impact is treated by itself. The second body receives the opposite impulse. A separating contact
+    (u > 0) is stopped, without friction; callers mask it if that is not intended.
 
     Arguments:
         normal: unit vectors n from the second body to the first.
-        relative_velocity: w, that of the first body seen from the second.
+        relative_velocity: w, of the first body relative to the second.
         compliance: S = 1/m₁ + 1/m₂, the same in all directions; 1/m₁ at a wall.
         restitution: e, for all impacts or for each.
         friction: μ, for all impacts or for each; None for smooth surfaces.
@@ -49,11 +49,11 @@ def impact_impulse(
     if friction is None:
         return impulse
     slip = relative_velocity - jnp.expand_dims(rate, axis) * normal
-    # A negative λ would make κ negative, and friction would then speed up the slip.
-    share = removed_slip(
+    # A negative λ would make κ negative, and friction would increase the slip.
+    removed = removed_slip(
         length(slip, axis=axis), jnp.maximum(push, 0), friction=friction, compliance=compliance
     )
-    return impulse - jnp.expand_dims(share / compliance, axis) * slip
+    return impulse - jnp.expand_dims(removed / compliance, axis) * slip
 
 
 def restitution_impulse(
@@ -69,22 +69,21 @@ def restitution_impulse(
 
         λ = −(G M⁻¹ Gᵀ)⁻¹ G (e V + V^S)          over the active contacts, 0 elsewhere
 
-    `active` gates each contact: 1 and 0 decide, values between scale the impulse that the contact would need
-    beside the impulses of the others (a soft contact signal).
-    The sign of λ is not restricted; whoever sets `active` vouches for the contact.
+    `active` gates each contact: 1 is active, 0 inactive, and values between scale the impulse that the
+    contact would need given the impulses of the others (a soft contact signal). The sign of λ is not
+    restricted: an active contact may also attract.
     """
     compliance = contact_compliance(inertia, jacobian)
-    wanted = -(restitution * contact_rate(jacobian, before) + contact_rate(jacobian, smooth))
-    if len(wanted) <= 1:
-        return active * wanted / jnp.diagonal(compliance)
-    # λ_j = c_j (wanted_j − Σ_{i≠j} S_ji λ_i) / S_jj. Inactive contacts stay in the system, with λ = 0, rather
-    # than being removed: shapes stay static.
-    # Redundant contacts make it singular, but what is wanted lies in its range: rounding's worth of extra
-    # compliance then picks a solution.
+    change = -(restitution * contact_rate(jacobian, before) + contact_rate(jacobian, smooth))
+    if len(change) <= 1:
+        return active * change / jnp.diagonal(compliance)
+    # λ_j = c_j (change_j − Σ_{i≠j} S_ji λ_i) / S_jj. Inactive contacts stay in the system, with λ = 0, since
+    # shapes are static. Redundant contacts make it singular, but the right-hand side lies in its range: a
+    # ridge of the size of rounding errors then selects a solution.
     own = jnp.diag(jnp.diagonal(compliance))
-    extra = 4 * jnp.finfo(compliance.dtype).eps * own
-    impulse = jnp.linalg.solve(own + extra + active[:, None] * (compliance - own), active * wanted)
-    return jnp.where(active > 0, impulse, 0)  # exactly, not to the rounding of pivoting
+    ridge = 4 * jnp.finfo(compliance.dtype).eps * own
+    impulse = jnp.linalg.solve(own + ridge + active[:, None] * (compliance - own), active * change)
+    return jnp.where(active > 0, impulse, 0)  # exact zeros, which pivoting does not guarantee
 
 
 def unilateral_impulse(
@@ -97,13 +96,13 @@ def unilateral_impulse(
     touching: Bool[Array, "contacts"],
     sweeps: int = 32,
 ) -> tuple[PerContact, Bool[Array, ""]]:
-    """Impulses λ ≥ 0 that push apart what touches, and whether `sweeps` sufficed to find them.
+    """Repulsive impulses λ ≥ 0 at touching contacts, and whether `sweeps` sufficed to find them.
 
-    1. Closing contacts of V hit one after another, each seeing the current velocities, until none closes.
-       This carries momentum through a row of balls: (1, 0, 0) becomes (0, 0, 1), not (0, ½, ½).
-    2. What still closes when `sweeps` runs out is stopped without rebound, which never adds energy.
-    3. The rates after these impacts, or −e u where a contact was not closing, are what the step must not
-       fall below once the smooth forces act:   0 ≤ λ ⟂ G V⁺ − u* ≥ 0.
+    1. Closing contacts of V collide one after another, each with the current velocities, until none closes.
+       This transmits momentum through a row of balls: (1, 0, 0) becomes (0, 0, 1), not (0, ½, ½).
+    2. Contacts that still close after all `sweeps` are stopped without rebound, which never adds energy.
+    3. The rates after these impacts, or −e u if a contact was not closing, are lower bounds u* for the step
+       with smooth forces:   0 ≤ λ ⟂ G V⁺ − u* ≥ 0.
 
     For a single contact this is the formula of `restitution_impulse` with λ ≥ 0. It never adds kinetic energy
     to V when V^S = V, whether or not `sweeps` sufficed.
@@ -111,18 +110,18 @@ def unilateral_impulse(
     compliance = contact_compliance(inertia, jacobian)
     rate = contact_rate(jacobian, before)
     rate_after, impacts = _impact_sequence(compliance, rate, restitution, touching, sweeps)
-    settled = jnp.all(~touching | (rate_after >= -1e-6 * jnp.max(jnp.abs(rate), initial=0.0)))
-    nothing = jnp.zeros_like(rate)
+    converged = jnp.all(~touching | (rate_after >= -1e-6 * jnp.max(jnp.abs(rate), initial=0.0)))
+    zero = jnp.zeros_like(rate)
     stop, stopped = complementary_impulse(
-        compliance, rate_after, nothing, target=nothing, touching=touching, sweeps=sweeps
+        compliance, rate_after, zero, target=zero, touching=touching, sweeps=sweeps
     )
     impacts, rate_after = impacts + stop, rate_after + compliance @ stop
-    # Neither branch lies above the rate after the impacts: without smooth forces nothing is left to push.
+    # Neither branch exceeds the rate after the impacts: without smooth forces no further impulse results.
     target = jnp.where(impacts > 0, rate_after, jnp.minimum(-restitution * rate_after, rate_after))
     impulse, solved = complementary_impulse(
         compliance, contact_rate(jacobian, smooth), impacts, target=target, touching=touching, sweeps=sweeps
     )
-    return impulse, settled & stopped & solved
+    return impulse, converged & stopped & solved
 
 
 def _impact_sequence(
@@ -132,7 +131,7 @@ def _impact_sequence(
     touching: Bool[Array, "contacts"],
     sweeps: int,
 ) -> tuple[PerContact, PerContact]:
-    """Newton's law at one closing contact after another; the rates and the summed impulses."""
+    """Newton's law at one closing contact after another; the final rates and the total impulses."""
     contacts = len(rate)
     if contacts == 0:
         return rate, rate
@@ -159,16 +158,16 @@ def complementary_impulse(
 ) -> tuple[PerContact, Bool[Array, ""]]:
     """0 ≤ λ ⟂ smooth_rate + S λ − target ≥ 0 over the touching contacts, and whether it was solved.
 
-    Projected Gauss–Seidel from `start` finds out which contacts push. It converges slowly where contacts act
-    strongly on each other, so their λ then follow from one linear solve, where that solves the problem.
-    `capacity` is how many contacts can touch at once, where that is less than all: the rest are left out.
+    Projected Gauss–Seidel from `start` determines which contacts push. It converges slowly if contacts are
+    strongly coupled, so their λ then follow from one linear solve, if that solves the problem. `capacity` is
+    an upper bound on simultaneous contacts, which allows a smaller system.
     """
     contacts = len(target)
     if contacts == 0:
         return start, jnp.ones((), bool)
     missing = target - smooth_rate
     if sweeps == 1:
-        # Contacts that do not act on each other are solved one by one.
+        # Uncoupled contacts are solved independently.
         return jnp.where(touching, jnp.maximum(missing / jnp.diagonal(compliance), 0), 0), jnp.ones((), bool)
     if capacity is not None and capacity < contacts:
         chosen = lax.top_k(touching.astype(int), capacity)[1]
@@ -200,16 +199,16 @@ def _complementary(
     pushing = swept > 0
     identity = jnp.eye(contacts, dtype=compliance.dtype)
     block = jnp.where(jnp.outer(pushing, pushing), compliance, identity)
-    wanted = jnp.where(pushing, missing, 0)
-    usable = solves(jnp.linalg.solve(block, wanted))
-    # Redundant contacts make the block singular: it is replaced before the solve that derivatives see.
-    exact = jnp.linalg.solve(jnp.where(usable, block, identity), wanted)
+    right = jnp.where(pushing, missing, 0)
+    usable = solves(jnp.linalg.solve(block, right))
+    # Redundant contacts make the block singular: replacing it first keeps NaN out of the derivatives.
+    exact = jnp.linalg.solve(jnp.where(usable, block, identity), right)
     impulse = jnp.where(usable, exact, swept)
     return impulse, solves(impulse)
 
 
 def _swept(compliance, missing, start, touching, sweeps: int) -> PerContact:
-    """Projected Gauss–Seidel until nothing changes, not at all where nothing touches."""
+    """Projected Gauss–Seidel until convergence; without touching contacts no sweep is made."""
 
     def visit(j, impulse):
         pushed = jnp.maximum(impulse[j] + (missing[j] - compliance[j] @ impulse) / compliance[j, j], 0)
@@ -221,7 +220,7 @@ def _swept(compliance, missing, start, touching, sweeps: int) -> PerContact:
         size = jnp.finfo(after.dtype).eps * jnp.max(jnp.abs(after), initial=0.0)
         return count + 1, after, jnp.max(jnp.abs(after - impulse), initial=0.0) > size
 
-    def unsettled(carry):
+    def unconverged(carry):
         return (carry[0] < sweeps) & carry[2]
 
-    return lax.while_loop(unsettled, sweep, (0, jnp.where(touching, start, 0), jnp.any(touching)))[1]
+    return lax.while_loop(unconverged, sweep, (0, jnp.where(touching, start, 0), jnp.any(touching)))[1]

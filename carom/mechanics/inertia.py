@@ -11,7 +11,7 @@ from carom.types import Coordinates, Jacobian, PerBody
 
 
 class AbstractInertia(eqx.Module):
-    """M, through the two products that mechanics needs."""
+    """The inertia M, by its products with vectors."""
 
     @abstractmethod
     def momentum(self, velocity: Coordinates) -> Coordinates:
@@ -47,5 +47,5 @@ class InertiaMatrix(AbstractInertia):
 
 
 def contact_compliance(inertia: AbstractInertia, jacobian: Jacobian) -> Float[Array, "contacts contacts"]:
-    """G M⁻¹ Gᵀ: the change of every contact's rate by a unit impulse at every contact."""
+    """G M⁻¹ Gᵀ: the change of the rate of every gap by a unit impulse at every contact."""
     return jnp.einsum("ckd,bkd->cb", jacobian, jax.vmap(inertia.solve)(jacobian))

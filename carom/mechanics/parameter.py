@@ -1,11 +1,11 @@
-"""Declarations of physical parameters: what a part says of its numbers, wherever they are estimated.
+"""Declarations of physical parameters: name, unit, bounds and prior of the fields of a part.
 
 A part (a force, a contact law, the bodies, the geometry) marks a field as a parameter:
 
     coefficient: Float[Array, "bodies"] = parameter("drag", "quadratic drag", unit="1/length", lower=0.0)
 
 By that alone the number can be learned under the name "drag", bounded, reported with its error and saved.
-Which parameters are free, and which contacts, bodies or runs share a value, belongs to a fit and not to the
+Which parameters are free, and which contacts, bodies or runs share a value, belongs to a fit, not to the
 part.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from carom.errors import require_choice
 
 Axis = Literal["contact", "body", "coordinate"]
-"""What the entries of a parameter belong to."""
+"""The objects to which the entries of a parameter belong."""
 UNITS: dict[str, tuple[int, int]] = {
     "": (0, 0),
     "length": (1, 0),
@@ -28,29 +28,29 @@ UNITS: dict[str, tuple[int, int]] = {
     "length/time": (1, -1),
     "length/time²": (1, -2),
 }
-"""Units as exponents of length and time. Masses are never determined but for their ratios."""
+"""Units as exponents of length and time; mass does not occur, since motion determines only mass ratios."""
 Path = tuple[str | int, ...]
-"""Where in a tree of modules and tuples a field lies."""
+"""Path of a field in a tree of modules and tuples."""
 
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """What is known of a parameter before any data.
+    """Declaration of a parameter.
 
     Arguments:
         key: the name under which it is learned (`learn=["drag"]`, `--learn drag`).
-        name: what it is, in words.
+        name: as it appears in reports.
         unit: one of `UNITS`; priors scale with it.
-        lower, upper: bounds of possible values; an estimate may lie on a bound.
-        mean, deviation: of a normal prior, in the natural units of a recording; a mean of None is where an
-            estimate starts.
-        axis: what the entries along the first axis belong to.
+        lower, upper: bounds; an estimate may lie on a bound.
+        mean, deviation: of a normal prior, in the natural units of a recording; a mean of None is the initial
+            value of the estimate.
+        axis: the objects to which the entries along the first axis belong.
         terms: names of the entries along a second axis.
-        logarithm: whether the field holds the logarithm of a positive number, of which only ratios to the
-            first entry can be determined.
-        pooled: whether values that differ from run to run scatter about the common one by an estimated
-            standard deviation, rather than each on its own.
-        network: whether these are weights of a network, which are not reported.
+        logarithm: whether the field is the logarithm of a positive number, of which only the ratios to the
+            first entry are determined.
+        pooled: whether values per run scatter about the common one with an estimated standard deviation
+            (partial pooling) instead of being independent.
+        network: whether these are network weights, which are not reported.
     """
 
     key: str
@@ -72,18 +72,18 @@ class ParameterSpec:
             raise ValueError(f"The unit of {self.key} must be one of {', '.join(map(repr, UNITS))}.")
 
     def scale(self, length: float, time: float) -> float:
-        """The natural unit of this parameter where these are those of length and time."""
-        of_length, of_time = UNITS[self.unit]
-        return length**of_length * time**of_time
+        """The natural unit of this parameter, from those of length and time."""
+        length_exponent, time_exponent = UNITS[self.unit]
+        return length**length_exponent * time**time_exponent
 
 
 def parameter(key: str, name: str, **declared: Any) -> Any:
-    """A field that holds a parameter; arguments as for `ParameterSpec`."""
+    """Declare a field as a parameter; arguments as for `ParameterSpec`."""
     return eqx.field(metadata={"parameter": ParameterSpec(key, name, **declared)})
 
 
 def parameters_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, ParameterSpec]]:
-    """All parameters that the parts of a mechanism declare, and where they are."""
+    """All parameters declared by the parts of a mechanism, with their paths."""
     if isinstance(tree, tuple):
         for index, part in enumerate(tree):
             yield from parameters_of(part, (*path, index))
@@ -98,7 +98,7 @@ def parameters_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, ParameterS
 
 
 def at(*paths: Path) -> Callable[[Any], tuple[Any, ...]]:
-    """Selects what lies at these places, for `eqx.tree_at`."""
+    """A selector of the fields at these paths, for `eqx.tree_at`."""
 
     def one(tree: Any, path: Path) -> Any:
         for step in path:

@@ -1,4 +1,4 @@
-"""What every part of a mechanism has in common: a name in files, and how it is made for a scene."""
+"""The base class of the parts of a mechanism, and their registry by name."""
 
 from abc import abstractmethod
 from dataclasses import fields
@@ -17,9 +17,8 @@ Part = TypeVar("Part", bound="AbstractPart")
 class AbstractPart(eqx.Module):
     """A force, a contact law or a stepper: an immutable module with a name.
 
-    A class that names itself is found by that name in model files and among what can be learned, wherever it
-    is
-    defined: importing it is enough.
+    A class with a name is registered under it for model files and `learn`, wherever it is defined; importing
+    it is enough.
     """
 
     name: ClassVar[str]
@@ -27,17 +26,16 @@ class AbstractPart(eqx.Module):
     @classmethod
     @abstractmethod
     def for_scene(cls: type[Part], scene: "Scene") -> Part:
-        """The part with the numbers that the scene states, or with neutral ones; options are static
-        fields."""
+        """The part with the values stated in a scene, or neutral ones; static fields are keyword options."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """The static fields, which `for_scene` takes."""
+        """The static fields, as accepted by `for_scene`."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.metadata.get("static", False)}
 
 
 def named_parts(kind: type[Part]) -> dict[str, type[Part]]:
-    """All parts of a kind that have a name, by that name."""
+    """All named parts of a kind, by name."""
     found: dict[str, type[Part]] = {}
     for child in kind.__subclasses__():
         if "name" in vars(child) and child.__module__ != "equinox._module":
@@ -47,9 +45,9 @@ def named_parts(kind: type[Part]) -> dict[str, type[Part]]:
 
 
 def part_named(kind: type[Part], name: str) -> type[Part]:
-    """The part of a kind that has this name."""
+    """The part of a kind with this name."""
     known = named_parts(kind)
     if name not in known:
         names = ", ".join(sorted(known))
-        raise InputError(f"There is no part called {name!r} among {names}; import what defines it.")
+        raise InputError(f"No part is called {name!r}, only {names}; import the module that defines it.")
     return known[name]

@@ -1,4 +1,4 @@
-"""Removing the overlap that a step leaves at body–body contacts."""
+"""Projections that remove overlap at body–body contacts after a step."""
 
 from typing import Literal
 
@@ -20,8 +20,7 @@ def inverse_mass_projection(
 ) -> Coordinates:
     """Move overlapping pairs along their normal to gap 0, the lighter body farther: ΔQ = −M⁻¹ Gᵀ S⁻¹ g.
 
-    Contacts are taken one by one with S their own compliance, so several overlaps on one body are reduced,
-    not removed.
+    S is the compliance of each contact by itself, so several overlaps of one body are reduced, not removed.
     """
     gap, jacobian = geometry.gap(position), geometry.jacobian(position)
     overlap = jnp.where(touching & jnp.asarray(geometry.body_pairs), jnp.minimum(gap, 0), 0)
@@ -35,7 +34,7 @@ def reference_point_projection(
     position: Coordinates,
     touching: Bool[Array, "contacts"],
 ) -> Coordinates:
-    """Put the bodies of a touching pair where they are known to meet (angle 0 in the cradle)."""
+    """Move the bodies of a touching pair to their known meeting point (angle 0 in the cradle)."""
     pair_touching = touching & jnp.asarray(geometry.body_pairs)
     moved = jnp.any(pair_touching[:, None] & jnp.asarray(geometry.incidence), axis=0)
     return jnp.where(moved[:, None], reference, position)
@@ -50,7 +49,7 @@ def project_overlap(
     *,
     reference: Coordinates | tuple[tuple[float, ...], ...] = (),
 ) -> Coordinates:
-    """Apply the projection named `mode`; `reference` is needed by "reference_point" alone."""
+    """Apply the projection named `mode`; only "reference_point" uses `reference`."""
     if mode == "none" or not geometry.body_pairs.any():
         return position
     if mode == "inverse_mass":

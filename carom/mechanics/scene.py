@@ -1,4 +1,4 @@
-"""What is known of a mechanical set-up before anything is learned."""
+"""Scenes: the bodies, candidate contacts and known constants of a set-up."""
 
 from dataclasses import dataclass, replace
 
@@ -12,21 +12,21 @@ from carom.types import VelocityGrid
 
 @dataclass(frozen=True)
 class Scene:
-    """Bodies, their candidate contacts and the constants that a user can state.
+    """Bodies, candidate contacts and known constants.
 
-    A system has one and so has a recording; a model is built for one. Immutable and hashable.
+    Systems and recordings have a scene; a model is built for one. Immutable and hashable.
 
     Arguments:
         bodies: number of bodies K.
         dimension: coordinates per body d.
-        candidates: where contacts may happen, walls before pairs.
+        candidates: possible contacts, walls before pairs.
         masses: one per body; all 1 by default (only ratios matter for the motion).
         restitution: e in [0, 1] for every candidate.
         friction: Coulomb's μ ≥ 0 for every candidate.
-        velocity_grid: whether recorded velocities are used as half-step velocities as they are ("sample"),
-            or converted by half kicks ("half"), which is second order on physical data.
-        projection: what removes overlap at body–body contacts.
-        reference: where the bodies of a pair meet, for the projection "reference_point".
+        velocity_grid: whether recorded velocities are half-step velocities already ("sample"), or are
+            converted by half kicks ("half"), which is second order on physical data.
+        projection: removes overlap at body–body contacts.
+        reference: positions at which the bodies of a pair meet, for the projection "reference_point".
 
     Example:
         >>> from carom.mechanics import Wall
@@ -81,5 +81,5 @@ class Scene:
         return self.bodies * self.dimension
 
     def without_contacts(self) -> "Scene":
-        """The same bodies with nothing to touch."""
+        """The same bodies without candidate contacts."""
         return replace(self, candidates=(), projection="none", reference=())

@@ -56,7 +56,7 @@ def infer_system(path: Path) -> InferredSystem:
         masses=tuple(_rounded(mass, 2) for mass in contacts.masses),
     )
     pairs = any(isinstance(candidate, Pair) for candidate in contacts.candidates)
-    # Only impacts between bodies depend on masses; one body has no ratio.
+    # Only impacts between bodies determine mass ratios.
     learn = ("restitution",) * bool(contacts.candidates) + ("surfaces",) + ("masses",) * pairs
     remarks = columns.remarks | _remarks(recording, columns, contacts, pairs=pairs)
     comments = Comments(remarks, columns.unused, recording.step_size)

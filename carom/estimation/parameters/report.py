@@ -1,4 +1,4 @@
-"""Estimated parameters with their errors, in numbers and in words."""
+"""Estimated parameters with errors and intervals, as numbers and as sentences."""
 
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -12,7 +12,7 @@ from carom.estimation.parameters.sharing import contact_name
 from carom.mechanics import ParameterSpec, at
 
 UNDETERMINED = 0.5
-"""An error beyond this share of the prior's standard deviation: the data tell hardly anything."""
+"""Ratio of the standard error to the prior's standard deviation above which the data are uninformative."""
 _NORMAL = NormalDist()
 
 
@@ -21,13 +21,13 @@ class Parameter:
     """One estimated parameter.
 
     Arguments:
-        name: what it is, such as "restitution of body 1 at the wall".
-        value: the estimate; None where the data do not determine it.
-        standard_error: by Laplace's approximation, start states and weights integrated out.
+        name: such as "restitution of body 1 at the wall".
+        value: the estimate; None if the data do not determine it.
+        standard_error: by Laplace's approximation, start states and weights marginalised.
         low, high: a 95 % interval; one-sided at a bound such as e = 1.
-        words: the same in a sentence.
+        words: the same as a sentence.
         unit: in terms of length and time.
-        key: the name under which it is learned.
+        key: the name of the parameter in `learn`.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Parameter:
 
 
 def report_parameters(
-    parameters: FreeParameters,
+    free: FreeParameters,
     values: Float[np.ndarray, "shared"],
     errors: Float[np.ndarray, "shared"],
     gradient: Float[np.ndarray, "shared"],
@@ -53,33 +53,31 @@ def report_parameters(
     impacts: np.ndarray,
     scatter: np.ndarray,
 ) -> tuple[Parameter, ...]:
-    """All estimated parameters but the weights of networks.
+    """All estimated parameters except the weights of networks.
 
     Arguments:
         values: the estimates.
         errors: their standard errors.
         gradient: of the cost at the estimate, zero unless a bound is active.
         prior_errors: standard deviations of their priors.
-        impacts: number of impacts that were found at every contact.
-        scatter: standard deviations from run to run of pooled parameters.
+        impacts: number of detected impacts of every contact.
+        scatter: standard deviations of pooled parameters between runs.
     """
-    found, first = [], 0
-    scene = parameters.template.scene
-    for block, spec, sharing in zip(
-        parameters.layout.shared, parameters.specs, parameters.sharings, strict=True
+    found = []
+    scene = free.template.scene
+    for (block, rows), spec, sharing in zip(
+        free.layout.shared_slices(), free.specs, free.sharings, strict=True
     ):
-        rows = range(first, first + block.count)
-        first += block.count
         if spec.network:
             continue
-        stated = np.ravel(np.asarray(at(block.path)(parameters.template)[0], float))
-        for number, row in enumerate(rows):
+        stated = np.ravel(np.asarray(at(block.path)(free.template)[0], float))
+        for number, row in enumerate(range(rows.start, rows.stop)):
             contacts = sharing.contacts[number]
             seen = not contacts or any(j >= 0 and impacts[j] > 0 for j in contacts)
-            one = (float(part[row]) for part in (values, errors, prior_errors, gradient))
+            numbers = (float(part[row]) for part in (values, errors, prior_errors, gradient))
             ratio = float(np.exp(stated[number + 1] - stated[0])) if spec.logarithm else None
-            found.append(_estimate(spec, sharing.names[number], *one, seen=seen, ratio=ratio))
-    for spec, block in zip(parameters.local_specs, parameters.layout.local, strict=True):
+            found.append(_estimate(spec, sharing.names[number], *numbers, seen=seen, ratio=ratio))
+    for spec, block in zip(free.local_specs, free.layout.local, strict=True):
         if spec.pooled:
             for contact in range(block.count):
                 name = f"{spec.name} {contact_name(scene, contact)}, scatter from run to run"
@@ -87,14 +85,12 @@ def report_parameters(
     return tuple(sorted(found, key=lambda p: _ORDER.get(p.key.split("-")[0], len(_ORDER))))
 
 
-_ORDER = {
-    key: place for place, key in enumerate(("friction", "restitution", "surfaces", "normals", "masses"))
-}
-"""What people look for first; the rest follows in the order of the parts."""
+_ORDER = {key: rank for rank, key in enumerate(("friction", "restitution", "surfaces", "normals", "masses"))}
+"""The parameters that most users look for come first; the others follow in the order of the parts."""
 
 
 def undetermined(name: str, reason: str, *, unit: str = "", key: str = "") -> Parameter:
-    """A parameter that the data leave open, and why."""
+    """A parameter that the data do not determine, with the reason."""
     words = f"{name}: not determined by these data ({reason})."
     return Parameter(name, None, None, None, None, words, unit, key)
 
@@ -115,26 +111,27 @@ def _estimate(
     bounded = np.isfinite(spec.lower) and np.isfinite(spec.upper)
     limit = 0.3 * (spec.upper - spec.lower) if bounded else UNDETERMINED * prior
     if not np.isfinite(error) or error > limit:
-        reason = "its range" if bounded else "what was known before"
+        reason = "its range" if bounded else "that of its prior"
         return undetermined(name, f"its error is as large as {reason}", unit=spec.unit, key=spec.key)
     if ratio is not None:
         value = ratio * float(np.exp(value))
         error = value * error
     if bounded or value - 1.96 * error < spec.lower or value + 1.96 * error > spec.upper:
-        return _cut_off(spec, name, value, error, gradient)
+        return _truncated(spec, name, value, error, gradient)
     low, high = value - 1.96 * error, value + 1.96 * error
     words = f"{name}: {mean_and_error(value, error)}."
     return Parameter(name, value, error, low, high, words, spec.unit, spec.key)
 
 
-def _cut_off(spec: ParameterSpec, name: str, value: float, error: float, gradient: float) -> Parameter:
-    """The normal distribution of an estimate, cut off at its bounds."""
-    # On a bound the cost still slopes; where it would have led is the centre of the distribution that is cut.
+def _truncated(spec: ParameterSpec, name: str, value: float, error: float, gradient: float) -> Parameter:
+    """An estimate with a normal distribution truncated at its bounds."""
+    # At an active bound the gradient of the cost is nonzero; the Newton step gives the unconstrained minimum,
+    # which is the centre of the distribution before truncation.
     centre = value - gradient * error**2 if value in (spec.lower, spec.upper) else value
     below, above = (_NORMAL.cdf((bound - centre) / error) for bound in (spec.lower, spec.upper))
 
-    def quantile(share: float) -> float:
-        level = min(max(below + share * (above - below), 1e-12), 1 - 1e-12)
+    def quantile(probability: float) -> float:
+        level = min(max(below + probability * (above - below), 1e-12), 1 - 1e-12)
         return float(np.clip(centre + error * _NORMAL.inv_cdf(level), spec.lower, spec.upper))
 
     if centre + 1.96 * error > spec.upper:
@@ -150,7 +147,7 @@ def _cut_off(spec: ParameterSpec, name: str, value: float, error: float, gradien
 
 
 def _scatter(spec: ParameterSpec, name: str, value: float, count: int) -> Parameter:
-    """The standard deviation of what single impacts say; its error is that of a normal sample's."""
+    """The standard deviation between runs; its standard error is that of a normal sample."""
     if count < 3:
         return undetermined(name, "it takes three impacts", unit=spec.unit, key=spec.key)
     error = float(value / np.sqrt(2 * (count - 1)))

@@ -1,4 +1,4 @@
-"""Which entries of a parameter share a value, as linear maps, and what the shared values are called."""
+"""Parameter sharing: linear maps from estimated values to the entries of a parameter, and their names."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,14 +15,13 @@ Share = Literal["each", "kind", "all"]
 
 
 class Sharing(NamedTuple):
-    """Values that are estimated, and how the entries of a parameter follow from them: entries = base + map @
-    values.
+    """The entries of a parameter as an affine function of estimated values: entries = base + map @ values.
 
     Arguments:
-        map: entries by values.
-        names: of the values, in words.
-        contacts: which contacts tell of each value; none where others do.
-        relative: whether values are changes of what is stated, rather than the entries themselves.
+        map: matrix of entries by values.
+        names: of the values.
+        contacts: whose impacts determine each value; empty if it does not depend on impacts.
+        relative: whether values are changes from the stated entries rather than the entries themselves.
     """
 
     map: Float[np.ndarray, "entries values"]
@@ -34,14 +33,14 @@ class Sharing(NamedTuple):
 def share_values(
     spec: ParameterSpec, shape: tuple[int, ...], scene: Scene, share: Share, *, radii: bool
 ) -> Sharing:
-    """How the entries of a parameter share values.
+    """The sharing of values between the entries of a parameter.
 
     Arguments:
-        spec: what the part declares.
-        shape: that of the field.
+        spec: the declaration of the parameter.
+        shape: of the field.
         scene: whose contacts and bodies the entries belong to.
         share: which contacts share a contact law.
-        radii: whether the places of surfaces are made of radii of bodies and offsets of planes.
+        radii: whether surface positions follow from radii of bodies and offsets of planes.
     """
     if spec.network:
         size = int(np.prod(shape))
@@ -53,7 +52,7 @@ def share_values(
     if spec.axis == "contact":
         return _by_contact(spec, scene, share)
     if spec.axis == "body" and spec.logarithm:
-        # Only ratios to the first body are determined. Impacts of a body with others tell its mass.
+        # Motion determines mass ratios only, through impacts with other bodies; −1 stands for no impact.
         others = range(1, scene.bodies)
         names = tuple(f"{spec.name} of body {k + 1} over that of body 1" for k in others)
         pairs = [
@@ -70,7 +69,7 @@ def share_values(
 
 
 def contact_name(scene: Scene, contact: int) -> str:
-    """A contact in words; bodies are counted from 1."""
+    """The name of a contact in a sentence; bodies are counted from 1."""
     candidate = scene.candidates[contact]
     if not isinstance(candidate, Wall):
         return f"between bodies {candidate.first + 1} and {candidate.second + 1}"
@@ -79,37 +78,37 @@ def contact_name(scene: Scene, contact: int) -> str:
 
 
 def groups_of(scene: Scene, share: Share) -> list[tuple[str, tuple[int, ...]]]:
-    """Contacts that share their laws, with a name for each group."""
+    """Groups of contacts that share a contact law, with their names."""
     if share == "each":
         return [(contact_name(scene, j), (j,)) for j in range(scene.contacts)]
     if share == "all":
         return [("of all contacts", tuple(range(scene.contacts)))] if scene.contacts else []
     walls = tuple(j for j, c in enumerate(scene.candidates) if isinstance(c, Wall))
     pairs = tuple(j for j in range(scene.contacts) if j not in walls)
-    return [(name, members) for name, members in (("between bodies", pairs), ("at walls", walls)) if members]
+    return [(name, group) for name, group in (("between bodies", pairs), ("at walls", walls)) if group]
 
 
 def _by_contact(spec: ParameterSpec, scene: Scene, share: Share) -> Sharing:
-    """A value per group of contacts, and per term where the parameter has several."""
+    """One value per group of contacts, and per term of a law with several."""
     groups = groups_of(scene, share)
     terms = len(spec.terms) or 1
     shared = np.zeros((scene.contacts, terms, len(groups), terms))
-    for number, (_, members) in enumerate(groups):
+    for number, (_, group) in enumerate(groups):
         for term in range(terms):
-            shared[list(members), term, number, term] = 1.0
+            shared[list(group), term, number, term] = 1.0
     names = [
         f"{spec.name} {name}" + (f", {term}" if term else "")
         for name, _ in groups
         for term in (spec.terms or ("",))
     ]
-    contacts = [members for _, members in groups for _ in range(terms)]
+    contacts = [group for _, group in groups for _ in range(terms)]
     return Sharing(shared.reshape(scene.contacts * terms, -1), tuple(names), tuple(contacts))
 
 
 def planes_of(scene: Scene) -> tuple[tuple[int, ...], ...]:
-    """The walls of all bodies that are one plane: the first of every body, the second of every body, …
+    """Walls of several bodies that are the same plane: the first wall of every body, the second, and so on.
 
-    Bodies differ by their radii, so that their walls lie at other offsets but have the same normal.
+    Offsets differ by the radii of the bodies, so only the normals can be compared.
     """
     by_body: dict[int, list[int]] = defaultdict(list)
     for j, candidate in enumerate(scene.candidates):
@@ -117,45 +116,45 @@ def planes_of(scene: Scene) -> tuple[tuple[int, ...], ...]:
             by_body[candidate.body].append(j)
     lists = list(by_body.values())
     result = []
-    for members in zip(*lists, strict=False):
-        normals = {tuple(np.round(_normal(scene, j), 9)) for j in members}
+    for walls_of_plane in zip(*lists, strict=False):
+        normals = {tuple(np.round(_normal(scene, j), 9)) for j in walls_of_plane}
         if len(normals) > 1 or len({len(walls) for walls in lists}) > 1:
             raise InputError(
-                "To tell planes from radii, list the same walls in the same order for every body with walls."
+                "To separate planes and radii, list the same walls in the same order for all bodies."
             )
-        result.append(tuple(members))
+        result.append(tuple(walls_of_plane))
     return tuple(result)
 
 
 def _radii(scene: Scene) -> Sharing:
-    """Surfaces by radii and planes: a wall by a plane and a radius, a pair by two radii."""
+    """Surface offsets as sums: of a plane offset and a radius at a wall, of two radii for a pair."""
     planes = planes_of(scene)
-    made = np.zeros((scene.contacts, scene.bodies + len(planes)))
+    sums = np.zeros((scene.contacts, scene.bodies + len(planes)))
     for j, candidate in enumerate(scene.candidates):
-        made[j, list(candidate.bodies)] = 1.0
-    for number, members in enumerate(planes):
-        made[list(members), scene.bodies + number] = 1.0
+        sums[j, list(candidate.bodies)] = 1.0
+    for number, walls in enumerate(planes):
+        sums[list(walls), scene.bodies + number] = 1.0
     names = [f"radius of body {k + 1}, change" for k in range(scene.bodies)]
     names += [f"offset of {_plane_name(scene, planes, p)}, change" for p in range(len(planes))]
-    contacts = tuple(tuple(np.flatnonzero(column).tolist()) for column in made.T)
-    return Sharing(made, tuple(names), contacts, relative=True)
+    contacts = tuple(tuple(np.flatnonzero(column).tolist()) for column in sums.T)
+    return Sharing(sums, tuple(names), contacts, relative=True)
 
 
 def _tilts(scene: Scene) -> Sharing:
-    """Every plane tilted along each direction within it."""
+    """Tilts of every plane along an orthonormal basis of its tangent directions."""
     columns, names, contacts = [], [], []
     planes = planes_of(scene)
-    for number, members in enumerate(planes):
-        normal = np.asarray(_normal(scene, members[0]))
-        # The rest of an orthonormal basis that begins with the normal; its signs do not depend on rounding.
+    for number, walls in enumerate(planes):
+        normal = np.asarray(_normal(scene, walls[0]))
+        # QR completes the normal to an orthonormal basis; its signs are fixed below, as they are arbitrary.
         directions = np.linalg.qr(np.column_stack([normal, np.eye(scene.dimension)]))[0][:, 1:]
         for direction in directions.T:
             direction = direction * np.sign(direction[np.argmax(np.abs(direction))])
             tilt = np.zeros((scene.contacts, scene.dimension))
-            tilt[list(members)] = direction
+            tilt[list(walls)] = direction
             columns.append(tilt.ravel())
             names.append(f"tilt of {_plane_name(scene, planes, number)} towards {_direction(direction)}")
-            contacts.append(members)
+            contacts.append(walls)
     size = scene.contacts * scene.dimension
     return Sharing(np.array(columns).reshape(-1, size).T, tuple(names), tuple(contacts))
 
@@ -171,5 +170,5 @@ def _plane_name(scene: Scene, planes: Sequence[tuple[int, ...]], plane: int) -> 
 
 
 def _direction(direction: Iterable[float]) -> str:
-    """A direction by its coordinates, without negative zeros."""
+    """The coordinates of a direction; adding 0 removes negative zeros."""
     return f"({', '.join(f'{x + 0.0:g}' for x in direction)})"

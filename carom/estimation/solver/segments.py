@@ -67,7 +67,7 @@ def prescribe(
 
     Arguments:
         shifts: estimated positions of the surfaces in each run.
-        mask: samples either side of an impact that are left out, and do not tell in which step it was.
+        mask: samples either side of an impact to exclude; the step of the impact is then uncertain too.
     """
     result = []
     for run, found, shift in zip(recording.runs, impacts, shifts, strict=True):

@@ -1,4 +1,4 @@
-"""When gaps close along the parabola q + τ v + ½τ² a, with derivatives by the implicit function theorem."""
+"""Contact times: roots of the gaps along the parabola q + τ v + ½τ² a, differentiated implicitly."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from carom.mechanics import ContactGeometry, contact_rate
 from carom.types import Coordinates, PerContact, Scalar, State
 
 BY_GAP, PRESCRIBED, EXCLUDED = 0, 1, -1
-"""Modes of a contact in one step: the gap decides, or it happens, or it does not."""
+"""Modes of a contact in one step: determined by its gap, certain to occur, or certain not to."""
 Modes = Int[Array, "contacts"]
 Times = Float[Array, "*any"]
 
@@ -28,24 +28,23 @@ def contact_times(
     step_size: Scalar,
     grazing_speed: float,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
-    """When each gap closes within `remaining`, ∞ where it does not; and whether it does so at a graze."""
+    """The time within `remaining` at which each gap closes, ∞ if it does not; and whether it is a graze."""
 
     def path(state, acceleration, geometry):
         def gap_at(time):
-            here = state.position + time * state.velocity + 0.5 * time**2 * acceleration
-            return geometry.gap(here)
+            return geometry.gap(state.position + time * state.velocity + 0.5 * time**2 * acceleration)
 
         return gap_at
 
     gap_at = path(state, acceleration, geometry)
-    # The search for the root must not be differentiated.
+    # The root search is not differentiated: `implicit_root` below supplies the derivative.
     fixed_gap_at = path(*lax.stop_gradient((state, acceleration)), _fixed(geometry))
     limit = lax.stop_gradient(remaining)
     initial = fixed_gap_at(jnp.zeros_like(limit))
     if not len(initial):
         return initial, jnp.zeros((0,), bool)
     prescribed = modes == PRESCRIBED
-    rounding = jnp.where(prescribed, 0, jnp.minimum(initial, 0))  # what an impact left of its overlap
+    rounding = jnp.where(prescribed, 0, jnp.minimum(initial, 0))  # overlap left by the previous impact
     contacts = jnp.arange(len(initial))
 
     def gaps_at(times, gap_at=fixed_gap_at):
@@ -65,7 +64,7 @@ def contact_times(
         rate = jnp.minimum(rates_at(time), -grazing_speed)
         return jnp.clip(time - gaps_at(time) / rate, low_end, high_end)
 
-    # A prescribed root may lie a little outside the step: plain Newton, since no bracket is known.
+    # A prescribed root may lie slightly outside the step: plain Newton, since there is no bracket.
     root = jnp.where(prescribed, lax.fori_loop(0, 6, approach, 0.5 * end), root)
 
     rate = rates_at(root)
@@ -89,12 +88,12 @@ def affine_contact_times(
     """As `contact_times`, in closed form: along the path an affine gap is the parabola g + uτ + ½aτ²."""
     jacobian = geometry.jacobian(state.position)
     gap = geometry.gap(state.position)
-    rate, pull = contact_rate(jacobian, state.velocity), contact_rate(jacobian, acceleration)
+    rate, curvature = contact_rate(jacobian, state.velocity), contact_rate(jacobian, acceleration)
     prescribed = modes == PRESCRIBED
-    # What an impact just made has left of its overlap is no distance to fall.
+    # Overlap left by rounding at the previous impact counts as contact, not as distance.
     gap = gap - jnp.where(prescribed, 0, jnp.minimum(lax.stop_gradient(gap), 0))
-    limit, g, u, a = lax.stop_gradient((remaining, gap, rate, pull))
-    # Where the gap is least: at the end, or where a pull away from the surface turns it around before.
+    limit, g, u, a = lax.stop_gradient((remaining, gap, rate, curvature))
+    # The gap is least at the end, or before that at the vertex of a parabola that opens upwards.
     lowest = jnp.where((a > 0) & (u < 0), jnp.minimum(limit, -u / jnp.where(a > 0, a, 1)), limit)
     closes = (g + lowest * (u + 0.5 * lowest * a) < 0) & (limit > 0)
     closes = closes & (modes == BY_GAP) & ~resting
@@ -104,22 +103,23 @@ def affine_contact_times(
     root = jnp.where(
         due, jnp.clip(root, jnp.where(prescribed, low, 0), jnp.where(prescribed, high, jnp.abs(limit))), 0
     )
-    rate_there = u + a * root
-    slope = jnp.minimum(rate_there, -grazing_speed)
-    time = implicit_root(root, gap + root * (rate + 0.5 * root * pull), slope)
+    rate_at_root = u + a * root
+    slope = jnp.minimum(rate_at_root, -grazing_speed)
+    time = implicit_root(root, gap + root * (rate + 0.5 * root * curvature), slope)
     time = jnp.where(prescribed, jnp.clip(time, low, high), time)
-    return jnp.where(due, time, jnp.inf), due & (rate_there > -grazing_speed)
+    return jnp.where(due, time, jnp.inf), due & (rate_at_root > -grazing_speed)
 
 
 def closing_time(
-    gap: Float[Array, "*any"], rate: Float[Array, "*any"], pull: Float[Array, "*any"]
+    gap: Float[Array, "*any"], rate: Float[Array, "*any"], acceleration: Float[Array, "*any"]
 ) -> Float[Array, "*any"]:
-    """When gap + rate τ + ½ pull τ² falls through 0; meaningless where it never does.
+    """The time at which gap + rate τ + ½ acceleration τ² falls through 0; meaningless if it never does.
 
-    Its rate there is −√(rate² − 2 pull gap); each form is free of cancellation.
+    The rate there is −√(rate² − 2 acceleration gap). Of the two forms of the quadratic formula, the one
+    without cancellation is used.
     """
-    speed = jnp.sqrt(jnp.maximum(rate**2 - 2 * pull * gap, 0))
-    falling, rising = speed - rate, jnp.where(pull < 0, -pull, 1)
+    speed = jnp.sqrt(jnp.maximum(rate**2 - 2 * acceleration * gap, 0))
+    falling, rising = speed - rate, jnp.where(acceleration < 0, -acceleration, 1)
     return jnp.where(rate > 0, (rate + speed) / rising, 2 * gap / jnp.where(falling > 0, falling, 1))
 
 
@@ -130,21 +130,21 @@ def bracketed_root(
     end: Times,
     closes: Bool[Array, "*any"],
 ) -> Times:
-    """Where each gap falls through 0 between 0 and its `end`, to rounding; of use where it `closes`.
+    """The root of each gap that `closes` between 0 and `end`, to rounding (Newton with bisection).
 
     Arguments:
         gaps_at: the gap of every contact, each at a time of its own.
         rates_at: the same for the rates of the gaps.
         opening: the gaps at time 0, none negative.
         end: a time at which the gaps that close are negative.
-        closes: which gaps are to be solved; no time is spent where there is none.
+        closes: which gaps to solve for; without any, no iteration is spent.
     """
     tolerance = 4 * jnp.finfo(opening.dtype).eps
     iterations = 3 + jnp.finfo(opening.dtype).nmant
 
     def refine(search):
-        # Newton on g(τ)/τ, kept inside the bracket: dividing by τ removes the root at the start that a step
-        # which begins on the surface has, and leaves the sign positive before contact, negative after.
+        # Newton on g(τ)/τ within the bracket: dividing by τ removes the root at τ = 0 of a step that begins
+        # on the surface, and keeps the sign, positive before contact and negative after.
         count, low, high, time, _ = search
         gap = gaps_at(time)
         low, high = jnp.where(gap > 0, time, low), jnp.where(gap > 0, high, time)
@@ -164,7 +164,10 @@ def bracketed_root(
 
 
 def first_dip(gaps_at: Callable[[Times], Times], rates_at: Callable[[Times], Times], end: Times) -> Times:
-    """Where a gap that closes at first and opens at the end is about least, by two secants; else the end."""
+    """Approximate minimum of a gap that first closes and then opens, by two secant steps; else the end.
+
+    Without it a contact that closes and opens again within a step would be missed.
+    """
     low, falling, rising = jnp.zeros_like(end), rates_at(jnp.zeros_like(end)), rates_at(end)
     dips = (falling < 0) & (rising > 0)
     high = dip = end
@@ -179,5 +182,5 @@ def first_dip(gaps_at: Callable[[Times], Times], rates_at: Callable[[Times], Tim
 
 
 def _fixed(geometry: ContactGeometry) -> ContactGeometry:
-    """The same surfaces without derivatives by where they are."""
+    """The same geometry as a constant of differentiation."""
     return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, geometry)

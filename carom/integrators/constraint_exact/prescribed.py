@@ -1,7 +1,7 @@
-"""The constraint-exact step where all contacts are prescribed: a few that happen among many that could.
+"""The constraint-exact step with all contacts prescribed: a few impacts among many candidates.
 
-The path between impacts and the impacts are those of `constraint_exact.step`, but no contact is searched for:
-the cost does not grow with the number of candidate contacts.
+The path and the impacts are those of `constraint_exact.step`, but there is no search for contacts, so the
+cost does not grow with the number of candidates.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from carom.mechanics import Contacts, impact_impulse
 from carom.types import Coordinates, PerBody, PerContact, Scalar, State
 
 NEWTON_STEPS = 6
-"""Towards the instant where a path meets a surface."""
+"""Newton iterations for the instant at which a path meets a surface."""
 
 
 def prescribed_step(
@@ -31,15 +31,15 @@ def prescribed_step(
     friction: PerContact | None = None,
     grazing_speed: float = 1e-3,
 ) -> tuple[State, PerContact]:
-    """Advance by one step in which the named contacts happen, each once, and no other.
+    """Advance by one step with one impact of each prescribed contact, and no other.
 
-    Returns the state and when each impact took place, as a share of the step (½ where none did). An impact
-    takes place where the path meets the surface even if that lies a little before or after the step.
+    Returns the state and the instants of the impacts as fractions of the step (½ without an impact). An
+    impact occurs where the path meets the surface even if that is slightly before or after the step.
 
     Arguments:
         contacts: a few candidates; the cost grows with the square of their number.
-        happens: which of them happen in this step.
-        restitution: gives e of these contacts from the rates of their gaps just before.
+        happens: which of them have an impact in this step.
+        restitution: gives e of these contacts from the rates of their gaps before the impact.
         friction: μ of these contacts; None for smooth surfaces.
         grazing_speed: as for `constraint_exact_step`.
     """
@@ -55,7 +55,7 @@ def prescribed_step(
     instants = jnp.full(happens.shape, 0.5, state.position.dtype)
     for _ in range(len(happens)):
         times, grazing = _meeting_times(contacts, state, acceleration, remaining, step_size, grazing_speed)
-        # A contact that nothing closes yet waits for the impact that will close it.
+        # A contact that does not close yet waits for the impact that makes it close.
         waits = happens & grazing
         ready = happens & ~(waits & jnp.any(happens & ~waits))
         first = jnp.argmin(jnp.where(ready, times, jnp.inf))
@@ -80,29 +80,29 @@ def _meeting_times(
     step_size: Scalar,
     grazing_speed: float,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
-    """When the path of each contact meets its surface, and whether it does so at a graze."""
-    place, rate, pull = (contacts.relative(x) for x in (state.position, state.velocity, acceleration))
+    """The time at which the path of each contact meets its surface, and whether it is a graze."""
+    r, v, a = (contacts.relative(x) for x in (state.position, state.velocity, acceleration))
     low, high = remaining - 2 * step_size, remaining + step_size
 
-    def gap_at(contacts, place, rate, pull, time):
+    def gap_at(contacts, r, v, a, time):
         t = time[:, None]
-        return contacts.gap_of(place + t * rate + 0.5 * t**2 * pull)
+        return contacts.gap_of(r + t * v + 0.5 * t**2 * a)
 
-    fixed = lax.stop_gradient((contacts, place, rate, pull))
+    fixed = lax.stop_gradient((contacts, r, v, a))
 
     def rate_at(time):
-        rows, q, v, a = fixed
+        rows, r, v, a = fixed
         t = time[:, None]
-        return jnp.sum(rows.normal_of(q + t * v + 0.5 * t**2 * a) * (v + t * a), axis=1)
+        return jnp.sum(rows.normal_of(r + t * v + 0.5 * t**2 * a) * (v + t * a), axis=1)
 
     def approach(_, time):
         slope = jnp.minimum(rate_at(time), -grazing_speed)
         return jnp.clip(time - gap_at(*fixed, time) / slope, *lax.stop_gradient((low, high)))
 
-    start = jnp.broadcast_to(0.5 * lax.stop_gradient(remaining), place.shape[:1])
+    start = jnp.broadcast_to(0.5 * lax.stop_gradient(remaining), r.shape[:1])
     root = lax.stop_gradient(lax.fori_loop(0, NEWTON_STEPS, approach, start))
     slope = rate_at(root)
-    value = gap_at(contacts, place, rate, pull, root)
+    value = gap_at(contacts, r, v, a, root)
     time = implicit_root(root, value, jnp.minimum(slope, -grazing_speed))
     return jnp.clip(time, low, high), slope > -grazing_speed
 
@@ -116,12 +116,10 @@ def _impact(
     restitution: Callable[[PerContact], PerContact],
     friction: PerContact | None,
 ) -> Coordinates:
-    """The change of all velocities by the contact that is struck."""
+    """The change of all velocities by the impact of one contact."""
     signs = jnp.asarray(contacts.signs, state.position.dtype)
-    normal, relative = (
-        contacts.normal_of(contacts.relative(state.position)),
-        contacts.relative(state.velocity),
-    )
+    normal = contacts.normal_of(contacts.relative(state.position))
+    relative = contacts.relative(state.velocity)
     impulse = impact_impulse(
         normal,
         relative,

@@ -1,4 +1,4 @@
-"""Resting contacts of the constraint-exact step: what holds them closed, and when what slides there halts."""
+"""Resting contacts of the constraint-exact step: reaction forces, and the end of sliding."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,7 +26,7 @@ RestitutionLaw = Callable[[PerContact], PerContact]
 
 
 class Mechanics(NamedTuple):
-    """What does not change within a constraint-exact step."""
+    """Quantities that are constant within a constraint-exact step."""
 
     inertia: AbstractInertia
     force: ConservativeForce
@@ -39,11 +39,11 @@ class Mechanics(NamedTuple):
     rest_speed: float
 
     def acceleration(self, position: Coordinates) -> Coordinates:
-        """M⁻¹F, what moves the bodies where no surface holds them."""
+        """M⁻¹F, the acceleration without contact forces."""
         return self.inertia.solve(self.force(position))
 
     def rough(self, jacobian: Jacobian) -> Frictional:
-        """The contacts as vectors; used where there is friction only."""
+        """The contacts in vector form; only valid with friction."""
         assert self.friction is not None
         return frictional(jacobian, self.inertia, self.signs, friction=self.friction)
 
@@ -55,11 +55,11 @@ def held_acceleration(
     resting: Bool[Array, "contacts"],
     velocity: Coordinates | None = None,
 ) -> tuple[Coordinates, PerContact]:
-    """The acceleration with what presses into resting contacts cancelled, and the pull on every gap.
+    """The acceleration with reactions at resting contacts, and the free acceleration of every gap.
 
-    The pull is what would accelerate the gap if that contact alone let go: the forces, and the reactions of
-    the other contacts (a ball that lies on a ball that lies on the floor). Friction acts where a velocity is
-    given.
+    The free acceleration of a gap is the one without the reaction of that contact itself, but with the
+    reactions of all others (a ball on top of a ball on the floor): a contact opens if it is positive.
+    Friction acts if a velocity is given.
     """
     jacobian = mechanics.geometry.jacobian(position)
     if velocity is not None and mechanics.friction is not None and len(mechanics.signs):
@@ -68,29 +68,29 @@ def held_acceleration(
         slip = contacts.across(contacts.relative(velocity))
         force = holding_forces(contacts, relative, slip, closed=resting, rest_speed=mechanics.rest_speed)
         held = contacts.along(relative + contacts.mobility @ force)
-        pull = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
-        return acceleration + mechanics.inertia.solve(contacts.momentum(force)), pull
+        gap_acceleration = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
+        return acceleration + mechanics.inertia.solve(contacts.momentum(force)), gap_acceleration
     compliance = contact_compliance(mechanics.inertia, jacobian)
-    pull = contact_rate(jacobian, acceleration)
-    reaction = stopping_impulses(mechanics, compliance, pull, resting)
-    pull = pull + compliance @ reaction - jnp.diagonal(compliance) * reaction
-    return acceleration + mechanics.inertia.solve(generalised_impulse(jacobian, reaction)), pull
+    gap_acceleration = contact_rate(jacobian, acceleration)
+    reaction = stopping_impulses(mechanics, compliance, gap_acceleration, resting)
+    gap_acceleration = gap_acceleration + compliance @ reaction - jnp.diagonal(compliance) * reaction
+    return acceleration + mechanics.inertia.solve(generalised_impulse(jacobian, reaction)), gap_acceleration
 
 
 def stopping_impulses(
     mechanics: Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
 ) -> PerContact:
-    """The least impulses that keep the touching contacts from closing."""
-    nothing = jnp.zeros_like(rate)
+    """Complementary impulses that keep the touching contacts from closing."""
+    zero = jnp.zeros_like(rate)
     contacts, bodies = mechanics.signs.shape
     return complementary_impulse(
         compliance,
         rate,
-        nothing,
-        target=nothing,
+        zero,
+        target=zero,
         touching=touching,
         sweeps=2 * contacts if mechanics.geometry.coupled else 1,
-        # More bodies than so do not fit around each body.
+        # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
         capacity=(2 * mechanics.dimension - 1) * bodies + 1,
     )[0]
 
@@ -98,7 +98,7 @@ def stopping_impulses(
 def slip_end(
     mechanics: Mechanics, state: State, acceleration: Coordinates, resting: Bool[Array, "contacts"]
 ) -> Float[Array, ""]:
-    """When the first sliding contact comes to a halt, ∞ without friction: from then on other forces act."""
+    """The time at which the first sliding contact starts to stick, ∞ without friction; forces change then."""
     if mechanics.friction is None or not len(mechanics.signs):
         return jnp.asarray(jnp.inf, state.position.dtype)
     contacts = mechanics.rough(mechanics.geometry.jacobian(state.position))

@@ -1,13 +1,13 @@
-"""The constraint-exact step: velocity Verlet up to the instant of contact, an impact there, and on.
+"""The constraint-exact step: velocity Verlet with impacts at the exact time of contact.
 
 Inside a step the path is that of velocity Verlet, q(τ) = q + τ v + ½τ² a. Where a gap is negative at its end,
 the contact time solves g(q(t_c)) = 0; the derivative of t_c follows from the implicit function theorem, so
-that derivatives through an impact are those of the saltation matrix. Contacts are taken one at a time, the
-earliest first.
+that derivatives through an impact are those of the saltation matrix. Contacts are resolved one at a time,
+the earliest first.
 
-Contacts may be prescribed to happen in a step, or excluded from it. A prescribed impact takes place where the
-path meets the surface even if that lies a little before or after the step, so that the motion is a smooth
-function of its parameters as long as the same contacts are prescribed.
+Contacts may be prescribed in a step, or excluded from it. A prescribed impact occurs where the path meets the
+surface even if that is slightly before or after the step, so that the motion is a smooth function of its
+parameters as long as the prescribed contacts are the same.
 """
 
 from typing import NamedTuple
@@ -47,16 +47,16 @@ from carom.types import Coordinates, PerContact, Scalar, State
 
 
 class ImpactReport(NamedTuple):
-    """What happened inside one constraint-exact step."""
+    """Contacts of one constraint-exact step."""
 
     contact: Bool[Array, "contacts"]
     """Candidates that carried an impulse or a resting force."""
     exhausted: Bool[Array, ""]
-    """More impacts than `max_impacts` were due; the last contact was brought to rest."""
+    """More than `max_impacts` impacts occurred; the last contact was brought to rest."""
     grazing: Bool[Array, ""]
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     instant: PerContact
-    """When each prescribed impact took place, as a share of the step; ½ for the other contacts."""
+    """Instant of each prescribed impact as a fraction of the step; ½ for other contacts."""
 
 
 class _Progress(NamedTuple):
@@ -83,32 +83,30 @@ def constraint_exact_step(
     rest_speed: float = 1e-9,
     modes: Modes | None = None,
 ) -> tuple[State, ImpactReport]:
-    """Advance a state on the sample grid by one step, exactly through its impacts.
+    """Advance a state on the sample grid by one step, with impacts at their exact times.
 
     Arguments:
-        restitution: e of every contact, or a law that gives it from the rates of the gaps just before.
+        restitution: e of every contact, or a law that gives it from the rates of the gaps before the impact.
         friction: μ of every contact, for bodies with masses; None for smooth surfaces.
-        max_impacts: impacts resolved within one step. A ball that bounces ever faster (e < 1) exceeds any
-            number; it then comes to rest on the surface, and the report says `exhausted`.
+        max_impacts: impacts resolved within one step. A bouncing ball with e < 1 has infinitely many in
+            finite time (Zeno); it then comes to rest on the surface, and the report says `exhausted`.
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
-        rest_speed: a contact that separates more slowly than this stays closed; pressed with a greater
-            acceleration than this it counts as touching, less does not (two balls that hang side by side).
-        modes: which contacts are prescribed or excluded; by default the gap decides all.
+        rest_speed: a contact that separates more slowly than this stays closed. Also the least acceleration
+            into a contact that counts as touching (two balls that hang side by side do not touch).
+        modes: which contacts are prescribed or excluded; by default all are determined by the gap.
     """
-    quiet = jnp.zeros((len(geometry),), bool)
-    never = jnp.zeros((), bool)
+    none = jnp.zeros((len(geometry),), bool)
+    no = jnp.zeros((), bool)
     gap, jacobian = geometry.gap(state.position), geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
-    # A step that starts on a surface, at rest there, keeps the contact closed from the first instant.
+    # A body that is at rest on a surface at the beginning of the step stays in contact.
     resting = (jnp.abs(gap) <= _gap_tolerance(state)) & (jnp.abs(rate) <= rest_speed)
     if modes is None:
-        modes = jnp.zeros(quiet.shape, int)
+        modes = jnp.zeros(none.shape, int)
     resting = resting & (modes == BY_GAP)
     law = restitution if callable(restitution) else lambda rate: restitution
     if friction is not None and not isinstance(inertia, Masses):
-        raise InputError(
-            "Friction needs one mass per body: with a full inertia matrix no law for it is known."
-        )
+        raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
     signs = geometry.signs
     mechanics = Mechanics(
         inertia, force, geometry, law, friction, signs, state.position.shape[1], grazing_speed, rest_speed
@@ -119,29 +117,29 @@ def constraint_exact_step(
         jnp.asarray(step_size, gap.dtype),
         resting,
         modes,
-        ImpactReport(quiet, never, never, jnp.full(gap.shape, 0.5, gap.dtype)),
+        ImpactReport(none, no, no, jnp.full(gap.shape, 0.5, gap.dtype)),
     )
 
     def advance(progress: _Progress, index: Array) -> tuple[_Progress, None]:
         return _advance_to_impact(mechanics, progress, step_size, index >= max_impacts), None
 
-    # Beyond the bound impacts are plastic. A body that rests on one surface may still slide to another.
-    plastic = min(len(quiet), 4) if geometry.coupled else 1
+    # Beyond the bound, impacts are plastic; a body that rests on one surface may still slide to another.
+    plastic = min(len(none), 4) if geometry.coupled else 1
     progress, _ = lax.scan(advance, progress, jnp.arange(max_impacts + plastic))
-    return _spend_the_rest(mechanics, progress)
+    return _finish_at_rest(mechanics, progress)
 
 
 def _gap_tolerance(state: State) -> Float[Array, ""]:
     return 64 * jnp.finfo(state.position.dtype).eps * (1 + jnp.max(jnp.abs(state.position)))
 
 
-def _spend_the_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
-    """Let the time left when the bound on impacts was hit pass at rest on every surface in the way."""
+def _finish_at_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
+    """Advance by the time that remains after the last impact, at rest on every surface in the way."""
     state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
     steady, _ = held_acceleration(mechanics, state.position, acceleration, resting)
-    heading = state.position + remaining * state.velocity + 0.5 * remaining**2 * steady
-    blocked = geometry.gap(heading) < jnp.minimum(geometry.gap(state.position), 0)
+    end = state.position + remaining * state.velocity + 0.5 * remaining**2 * steady
+    blocked = geometry.gap(end) < jnp.minimum(geometry.gap(state.position), 0)
     held = (resting | (blocked & (modes == BY_GAP))) & (remaining > 0)
     jacobian = geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
@@ -149,50 +147,50 @@ def _spend_the_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, I
     stop = stopping_impulses(mechanics, compliance, rate, held)
     velocity = state.velocity + inertia.solve(generalised_impulse(jacobian, stop))
     if mechanics.friction is not None and len(held):
-        # All that friction can do in the time left, at once: slip may end, but never turn around.
+        # The friction impulse of the remaining time, applied at once: slip may end, but never reverses.
         contacts = mechanics.rough(jacobian)
         reaction = stopping_impulses(mechanics, compliance, contact_rate(jacobian, acceleration), held)
         braking = friction_impulses(contacts, velocity, stop + remaining * reaction)
         velocity = velocity + inertia.solve(contacts.momentum(braking))
-    here, _ = held_acceleration(mechanics, state.position, acceleration, held)
-    position = state.position + remaining * velocity + 0.5 * remaining**2 * here
-    there, _ = held_acceleration(mechanics, position, mechanics.acceleration(position), held)
-    final = State(position, velocity + 0.5 * remaining * (here + there))
+    start, _ = held_acceleration(mechanics, state.position, acceleration, held)
+    position = state.position + remaining * velocity + 0.5 * remaining**2 * start
+    end, _ = held_acceleration(mechanics, position, mechanics.acceleration(position), held)
+    final = State(position, velocity + 0.5 * remaining * (start + end))
     return final, report._replace(contact=report.contact | held)
 
 
 def _advance_to_impact(
     mechanics: Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
 ) -> _Progress:
-    """Glide to the earliest impact in the remaining time, or to its end, and apply that impact."""
+    """Advance to the earliest impact within the remaining time, or to its end, and apply that impact."""
     state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
-    here, _ = held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
+    start, _ = held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
 
     search = affine_contact_times if geometry.affine else contact_times
     times, grazing = search(
         geometry,
         state,
-        here,
+        start,
         remaining,
         resting,
         modes,
         step_size=step_size,
         grazing_speed=mechanics.grazing_speed,
     )
-    # A prescribed contact that nothing closes yet waits for the impact that will close it.
+    # A prescribed contact that does not close yet waits for the impact that makes it close.
     waits = grazing & (modes == PRESCRIBED)
     times = jnp.where(waits & jnp.any((times < jnp.inf) & ~waits), jnp.inf, times)
     hit = jnp.argmin(times) if len(times) else jnp.zeros((), int)
     first = jnp.min(times, initial=jnp.inf)
-    halt = slip_end(mechanics, state, here, resting)
-    due = (first < jnp.inf) & (first <= halt)
-    duration = jnp.where(due, first, jnp.minimum(halt, remaining))
-    # Velocity Verlet over the duration, resting contacts held.
-    position = state.position + duration * state.velocity + 0.5 * duration**2 * here
+    sticking = slip_end(mechanics, state, start, resting)
+    due = (first < jnp.inf) & (first <= sticking)
+    duration = jnp.where(due, first, jnp.minimum(sticking, remaining))
+    # Velocity Verlet over the duration, with reactions at resting contacts.
+    position = state.position + duration * state.velocity + 0.5 * duration**2 * start
     arrived = mechanics.acceleration(position)
-    there, pull = held_acceleration(mechanics, position, arrived, resting, state.velocity)
-    before = state.velocity + 0.5 * duration * (here + there)
+    end, gap_acceleration = held_acceleration(mechanics, position, arrived, resting, state.velocity)
+    before = state.velocity + 0.5 * duration * (start + end)
 
     struck = due & (jnp.arange(len(resting)) == hit)
     jacobian = geometry.jacobian(position)
@@ -210,17 +208,18 @@ def _advance_to_impact(
     velocity = before + inertia.solve(jnp.asarray(mechanics.signs.T) @ jnp.where(struck[:, None], impulse, 0))
 
     rest_speed = mechanics.rest_speed
-    still_resting = resting & (pull <= 0) & (jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed)
+    slow = jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed
+    still_resting = resting & (gap_acceleration <= 0) & slow
     comes_to_rest = struck & plastic & (modes == BY_GAP)
     return _Progress(
         State(position, velocity),
         arrived,
         remaining - duration,
         still_resting | comes_to_rest,
-        # What was prescribed has happened; its surface does not act again within this step.
+        # A prescribed impact occurs once; its contact is inactive for the rest of the step.
         jnp.where(struck & (modes == PRESCRIBED), EXCLUDED, modes),
         ImpactReport(
-            contact=report.contact | struck | (resting & (pull < -rest_speed)),
+            contact=report.contact | struck | (resting & (gap_acceleration < -rest_speed)),
             exhausted=report.exhausted | (due & last),
             grazing=report.grazing | (due & jnp.any(struck & grazing)),
             instant=jnp.where(
