@@ -8,7 +8,8 @@ restrains the force.
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -26,6 +27,8 @@ COLLOCATION_POINTS, WIDER = 32, 3.0
 many again in a region so many times as wide, since a model is also used outside of the data."""
 WEIGHTS: dict[str, Any] = {"deviation": 3.0, "network": True}
 """The prior on weights is weak, as smoothness restrains them."""
+Scales = tuple[np.ndarray, np.ndarray, float]
+Learned = TypeVar("Learned", bound="AbstractLearnedPotential")
 
 
 class NaturalUnits(NamedTuple):
@@ -69,23 +72,22 @@ class ScaledNetwork(eqx.Module):
         weights = np.zeros((hidden, inputs)), np.zeros(hidden), np.zeros(hidden)
         return cls(np.zeros(inputs), np.ones(inputs), np.ones(()), *weights)
 
+    @property
+    def weights(self) -> tuple[Any, Any, Any]:
+        """What is learned; of any type, since `eqx.tree_at` puts markers in their places."""
+        return self.weight, self.bias, self.output
+
     def random(self, generator: np.random.Generator) -> "ScaledNetwork":
         """Random weights where an estimate may begin."""
-        hidden, inputs = self.weight.shape
-        weights = (
-            generator.standard_normal((hidden, inputs)),
-            generator.standard_normal(hidden),
-            0.1 * generator.standard_normal(hidden),
-        )
-        return eqx.tree_at(lambda n: (n.weight, n.bias, n.output), self, weights)
+        weight, bias, output = (generator.standard_normal(part.shape) for part in self.weights)
+        # Small output weights: an estimate begins with almost no force.
+        return eqx.tree_at(lambda n: n.weights, self, (weight, bias, 0.1 * output))
 
     def glorot(self, key: Key[Array, ""]) -> "ScaledNetwork":
         """Random weights as the paper's recipe begins with."""
         hidden, inputs = self.weight.shape
         plain = potential_network(inputs, hidden=hidden, activation="softplus", key=key)
-        return eqx.tree_at(
-            lambda n: (n.weight, n.bias, n.output), self, (plain.weight, plain.bias, plain.output)
-        )
+        return eqx.tree_at(lambda n: n.weights, self, (plain.weight, plain.bias, plain.output))
 
     def energy(self, x: Float[Array, "inputs"]) -> Float[Array, ""]:
         """U(x)."""
@@ -95,7 +97,8 @@ class ScaledNetwork(eqx.Module):
     def gradient(self, x: Float[Array, "inputs"]) -> Float[Array, "inputs"]:
         """∂U/∂x."""
         unit, inside = self._units(x)
-        return unit * self._gradient(inside) / jax.lax.stop_gradient(jnp.asarray(self.scale, x.dtype))
+        slope = self._network.gradient(inside[None])[0]
+        return unit * slope / jax.lax.stop_gradient(jnp.asarray(self.scale, x.dtype))
 
     def roughness(self, collocation: Collocation) -> tuple[Float[Array, "points"], Float[Array, "points"]]:
         """How the force changes along a direction at every point, and how that changes; in natural units.
@@ -120,11 +123,9 @@ class ScaledNetwork(eqx.Module):
 
     @property
     def _network(self) -> PotentialNetwork:
-        weight, bias, output = (jnp.asarray(part) for part in (self.weight, self.bias, self.output))
+        weight, bias, output = (jnp.asarray(part) for part in self.weights)
+        # Softplus is smooth and grows linearly, so that the force stays bounded outside of the data.
         return PotentialNetwork(weight, bias, output, "softplus")
-
-    def _gradient(self, inside: Float[Array, "inputs"]) -> Float[Array, "inputs"]:
-        return self._network.gradient(inside[None])[0]
 
     def _units(self, x: Float[Array, "inputs"]) -> tuple[Float[Array, ""], Float[Array, "inputs"]]:
         # Units are constants: no gradient may move them.
@@ -139,13 +140,53 @@ class AbstractLearnedPotential(AbstractPotential):
 
     network: eqx.AbstractVar[ScaledNetwork]
 
+    @classmethod
     @abstractmethod
-    def in_units(self, units: NaturalUnits) -> "AbstractLearnedPotential":
-        """The same with a network in the natural units of a recording."""
+    def inputs(cls, scene: Scene) -> int:
+        """How many numbers the network depends on."""
 
     @abstractmethod
+    def scales(self, units: NaturalUnits) -> Scales:
+        """The centre and half range of its inputs, and the length over which the force does work."""
+
+    @classmethod
+    def for_scene(cls: type[Learned], scene: Scene, *, hidden: int = 32) -> Learned:
+        return cls(ScaledNetwork.zero(cls.inputs(scene), hidden))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        # The size of a network is not a static field, but the shape of its weights.
+        return {"hidden": self.network.bias.shape[-1]}
+
+    def in_units(self: Learned, units: NaturalUnits) -> Learned:
+        """The same with a network in the natural units of a recording."""
+        centre, scale, reach = self.scales(units)
+        # A recording without accelerations or without motion has no scale of its own: no division by 0.
+        energy = np.asarray(max(units.acceleration, 1e-9) * reach)
+        places = lambda f: (f.network.centre, f.network.scale, f.network.unit)  # noqa: E731
+        return eqx.tree_at(places, self, (centre, scale, energy))
+
     def collocation(self, units: NaturalUnits) -> Collocation:
         """Where the roughness of the force is judged."""
+        width = self.network.weight.shape[1]
+        if width == 1:
+            points = np.linspace(-1, 1, COLLOCATION_POINTS)[:, None]
+            return Collocation(points, np.ones_like(points))
+        values = units.positions.reshape(-1, width)
+        whole = values[np.isfinite(values).all(axis=1)]
+        # A grid over several coordinates would be too large: points of the data, and those pushed outwards.
+        chosen = whole[np.linspace(0, len(whole) - 1, 2 * COLLOCATION_POINTS).astype(int)]
+        inside = (chosen - np.asarray(self.network.centre)) / np.asarray(self.network.scale)
+        points = np.concatenate([inside, WIDER * inside])
+        directions = np.random.default_rng(0).standard_normal(points.shape)
+        return Collocation(points, directions / np.linalg.norm(directions, axis=1, keepdims=True))
+
+
+def _range_of_positions(network: ScaledNetwork, units: NaturalUnits) -> Scales:
+    values = units.positions.reshape(-1, network.weight.shape[1])
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    scale = np.maximum(0.5 * (high - low), 1e-9)
+    return 0.5 * (low + high), scale, scale.max()
 
 
 class LearnedPotential(AbstractLearnedPotential):
@@ -155,18 +196,11 @@ class LearnedPotential(AbstractLearnedPotential):
     network: ScaledNetwork
 
     @classmethod
-    def for_scene(cls, scene: Scene, *, hidden: int = 32) -> "LearnedPotential":
-        return cls(ScaledNetwork.zero(scene.dimension, hidden))
+    def inputs(cls, scene: Scene) -> int:
+        return scene.dimension
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"hidden": self.network.bias.shape[-1]}
-
-    def in_units(self, units: NaturalUnits) -> "LearnedPotential":
-        return LearnedPotential(_scaled(self.network, units))
-
-    def collocation(self, units: NaturalUnits) -> Collocation:
-        return _points(self.network, units)
+    def scales(self, units: NaturalUnits) -> Scales:
+        return _range_of_positions(self.network, units)
 
     def energy(self, position: Coordinates, masses: PerBody) -> Float[Array, ""]:
         return jnp.sum(masses * jax.vmap(self.network.energy)(position))
@@ -182,18 +216,11 @@ class LearnedJointPotential(AbstractLearnedPotential):
     network: ScaledNetwork
 
     @classmethod
-    def for_scene(cls, scene: Scene, *, hidden: int = 32) -> "LearnedJointPotential":
-        return cls(ScaledNetwork.zero(scene.coordinates, hidden))
+    def inputs(cls, scene: Scene) -> int:
+        return scene.coordinates
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"hidden": self.network.bias.shape[-1]}
-
-    def in_units(self, units: NaturalUnits) -> "LearnedJointPotential":
-        return LearnedJointPotential(_scaled(self.network, units))
-
-    def collocation(self, units: NaturalUnits) -> Collocation:
-        return _points(self.network, units)
+    def scales(self, units: NaturalUnits) -> Scales:
+        return _range_of_positions(self.network, units)
 
     def energy(self, position: Coordinates, masses: PerBody) -> Float[Array, ""]:
         return self.network.energy(position.ravel())
@@ -210,25 +237,12 @@ class LearnedPairPotential(AbstractLearnedPotential):
     network: ScaledNetwork
 
     @classmethod
-    def for_scene(cls, scene: Scene, *, hidden: int = 32) -> "LearnedPairPotential":
-        return cls(ScaledNetwork.zero(1, hidden))
+    def inputs(cls, scene: Scene) -> int:
+        return 1
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"hidden": self.network.bias.shape[-1]}
-
-    def in_units(self, units: NaturalUnits) -> "LearnedPairPotential":
+    def scales(self, units: NaturalUnits) -> Scales:
         centre, half = units.distances
-        network = eqx.tree_at(
-            lambda n: (n.centre, n.scale, n.unit),
-            self.network,
-            (np.array([centre]), np.array([half]), np.array(max(units.acceleration, 1e-9) * units.length)),
-        )
-        return LearnedPairPotential(network)
-
-    def collocation(self, units: NaturalUnits) -> Collocation:
-        points = np.linspace(-1, 1, len(_points(self.network, units).points))[:, None]
-        return Collocation(points, np.ones_like(points))
+        return np.array([centre]), np.array([half]), units.length
 
     def energy(self, position: Coordinates, masses: PerBody) -> Float[Array, ""]:
         _, distance = _differences(position)
@@ -238,6 +252,7 @@ class LearnedPairPotential(AbstractLearnedPotential):
         first, second = np.triu_indices(len(position), 1)
         apart, distance = _differences(position)
         slope = jax.vmap(self.network.gradient)(distance[:, None])[:, 0]
+        # Bodies whose centres coincide have no direction: their difference is 0, and so is the force.
         along = (slope / jnp.maximum(distance, 1e-12))[:, None] * apart
         return jnp.zeros_like(position).at[first].add(along).at[second].add(-along)
 
@@ -263,40 +278,14 @@ class LinearisedPotentialForce(AbstractPotential):
     def gradient(self, position: Coordinates, masses: PerBody) -> Coordinates:
         return self._first_order(lambda force: force.gradient(position, masses))
 
-    def _first_order(self, of) -> Array:
-        def weights(network: ScaledNetwork):
-            return tuple(jnp.asarray(part) for part in (network.weight, network.bias, network.output))
+    def _first_order(self, of: Callable[[AbstractLearnedPotential], Array]) -> Array:
+        def value(*weights):
+            return of(eqx.tree_at(lambda force: force.network.weights, self.base, weights))
 
-        def value(*changed):
-            places = lambda force: (force.network.weight, force.network.bias, force.network.output)  # noqa: E731
-            return of(eqx.tree_at(places, self.base, changed))
-
-        base, tangent = jax.jvp(value, weights(self.base.network), weights(self.change))
+        # The centre and the units are no weights: only these three have a tangent.
+        at, along = (tuple(map(jnp.asarray, net.weights)) for net in (self.base.network, self.change))
+        base, tangent = jax.jvp(value, at, along)
         return base + tangent
-
-
-def _scaled(network: ScaledNetwork, units: NaturalUnits) -> ScaledNetwork:
-    """The network with the centre and half range of positions as its units."""
-    values = units.positions.reshape(-1, network.weight.shape[1])
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-    scale = np.maximum(0.5 * (high - low), 1e-9)
-    energy = max(units.acceleration, 1e-9) * scale.max()
-    return eqx.tree_at(
-        lambda n: (n.centre, n.scale, n.unit), network, (0.5 * (low + high), scale, np.asarray(energy))
-    )
-
-
-def _points(network: ScaledNetwork, units: NaturalUnits) -> Collocation:
-    width = network.weight.shape[1]
-    if width == 1:
-        return Collocation(np.linspace(-1, 1, COLLOCATION_POINTS)[:, None], np.ones((COLLOCATION_POINTS, 1)))
-    values = units.positions.reshape(-1, width)
-    whole = values[np.isfinite(values).all(axis=1)]
-    chosen = whole[np.linspace(0, len(whole) - 1, 2 * COLLOCATION_POINTS).astype(int)]
-    inside = (chosen - np.asarray(network.centre)) / np.asarray(network.scale)
-    points = np.concatenate([inside, WIDER * inside])
-    directions = np.random.default_rng(0).standard_normal(points.shape)
-    return Collocation(points, directions / np.linalg.norm(directions, axis=1, keepdims=True))
 
 
 def _differences(position: Coordinates) -> tuple[Float[Array, "pairs dimension"], Float[Array, "pairs"]]:

@@ -7,7 +7,6 @@ from carom.models.contact_signal import AbstractContactSignal, BodyTouch, Candid
 from carom.models.mechanism import Mechanism, in_scene
 from carom.models.resnet import ResNet
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
-from carom.networks import LinearisedPotential, PotentialNetwork
 
 MODELS: dict[str, type[AbstractModel]] = {
     "cd-lagrange": CDLagrangeNetwork,
@@ -27,10 +26,8 @@ __all__ = [
     "CandidateContact",
     "ContactResNet",
     "Forecast",
-    "LinearisedPotential",
     "Mechanism",
     "NoContact",
-    "PotentialNetwork",
     "ResNet",
     "VariationalIntegratorNetwork",
     "batched_rollout",

@@ -1,11 +1,10 @@
 """Small dense networks: a scalar potential with its gradient in closed form, and multilayer perceptrons."""
 
 from carom.networks.perceptron import Perceptron, for_training, perceptron
-from carom.networks.potential import Activation, LinearisedPotential, PotentialNetwork, potential_network
+from carom.networks.potential import Activation, PotentialNetwork, potential_network
 
 __all__ = [
     "Activation",
-    "LinearisedPotential",
     "Perceptron",
     "PotentialNetwork",
     "for_training",

@@ -1,4 +1,4 @@
-"""A scalar potential by a network of one hidden layer, and its linearisation in the weights."""
+"""A scalar potential by a network of one hidden layer."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -6,7 +6,6 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Key
 
 from carom.errors import require_choice
@@ -56,45 +55,11 @@ class PotentialNetwork(eqx.Module):
         return narrow(slope, self.output[None, :] * kernel)[:-1].reshape(position.shape)
 
 
-class LinearisedPotential(eqx.Module):
-    """A potential to first order in a change of its weights: U(q; θ) + ∂U/∂θ · δθ.
-
-    The Laplace approximation is exact for this potential. A network with perturbed weights would bend where
-    the data constrain only combinations of weights and not each of them.
-    """
-
-    base: PotentialNetwork
-    change: PotentialNetwork
-    """δθ, stored in the place of the weights."""
-
-    @property
-    def hidden(self) -> int:
-        return self.base.hidden
-
-    @property
-    def activation(self) -> Activation:
-        return self.base.activation
-
-    def __call__(self, position: Float[Array, "bodies dimension"]) -> Float[Array, ""]:
-        return self._first_order(lambda potential: potential(position))
-
-    def gradient(self, position: Float[Array, "bodies dimension"]) -> Float[Array, "bodies dimension"]:
-        """∂U/∂q."""
-        return self._first_order(lambda potential: potential.gradient(position))
-
-    def _first_order(self, of: Callable[[PotentialNetwork], Array]) -> Array:
-        value, tangent = jax.jvp(of, (self.base,), (self.change,))
-        return value + tangent
-
-
 def potential_network(
-    coordinates: int, *, hidden: int, activation: Activation, key: Key[Array, ""] | None
+    coordinates: int, *, hidden: int, activation: Activation, key: Key[Array, ""]
 ) -> PotentialNetwork:
-    """A random potential with Glorot-uniform kernels and zero biases; all zero without a key."""
+    """A random potential with Glorot-uniform kernels and zero biases."""
     require_choice("activation", activation, Activation)
-    if key is None:
-        zeros = jnp.asarray(np.zeros((hidden, coordinates)))
-        return PotentialNetwork(zeros, zeros[:, 0], zeros[:, 0], activation)
     first, second = jax.random.split(key)
     glorot = jax.nn.initializers.glorot_uniform()
     return PotentialNetwork(
