@@ -1,12 +1,9 @@
 """True mechanics: systems that know their energy, their contacts and their exact motion."""
 
-from carom.systems.ball_box import BallBox
 from carom.systems.balls import AbstractBalls, Motions
 from carom.systems.base import AbstractSystem
-from carom.systems.bent_ball import BentBall
-from carom.systems.billiards import Billiards
-from carom.systems.bouncing_ball import BouncingBall
-from carom.systems.boxed_balls import AbstractBoxedBalls, fitting_radius
+from carom.systems.bouncing_ball import BentBall, BouncingBall
+from carom.systems.boxed_balls import AbstractBoxedBalls, BallBox, Billiards, fitting_radius
 from carom.systems.composed import ComposedSystem
 from carom.systems.newtons_cradle import NewtonsCradle
 from carom.systems.pendulum import Pendulum

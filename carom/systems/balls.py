@@ -17,7 +17,7 @@ from carom.errors import InputError
 from carom.integrators import EventReport, ReportKind, event_driven_motion
 from carom.integrators.event_driven.balls import Balls
 from carom.mechanics import ContactGeometry, Pair, Plane, Wall
-from carom.systems.base import AbstractSystem, float64_state
+from carom.systems.base import AbstractSystem, float64_state, trajectory
 from carom.types import Coordinates, Scalar, State, Trajectory
 
 Solid = tuple[Plane, ...]
@@ -123,10 +123,8 @@ class AbstractBalls(AbstractSystem):
             first = jax.tree.map(lambda x: x[None], float64_state(start))
             self._require_apart(first.position)
             samples, report = _motion(self.balls(), first, jnp.diff(jnp.asarray(times)), "contacts")
-        position = np.concatenate([np.asarray(first.position), np.asarray(samples.position)[:, 0]])
-        velocity = np.concatenate([np.asarray(first.velocity), np.asarray(samples.velocity)[:, 0]])
-        arrived = self._contacts(np.asarray(report.contact)[:, 0])
-        return Trajectory(times, position, velocity, np.concatenate([np.zeros_like(arrived[:1]), arrived]))
+            states = jax.tree.map(lambda one, later: jnp.concatenate([one, later[:, 0]]), first, samples)
+        return trajectory(times, states, self._contacts(np.asarray(report.contact)[:, 0]))
 
     def motions(self, starts: State, *, steps: int, step_size: float) -> Motions:
         """The exact motions of many scenes at once, without their contacts; several times faster so.

@@ -2,13 +2,13 @@
 
 import warnings
 from abc import abstractmethod
+from functools import partial
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from carom.compilation import full_precision
@@ -99,17 +99,9 @@ class AbstractSystem(eqx.Module):
             step_size=step_size,  # pyright: ignore[reportArgumentType]
         )
 
-    def inertia(self, dtype: DTypeLike = float) -> Masses:
-        """M."""
-        return Masses(jnp.asarray(self.masses, dtype))
-
-    def force(self, position: Coordinates, velocity: Coordinates) -> Coordinates:
-        """F = −∂U/∂q − C v, with C = `damping` times the inertia's unit."""
-        return -jax.grad(self.potential)(position) - self.damping * velocity
-
     def energy(self, state: State) -> Float[Array, ""]:
         """½ vᵀ M v + U(q)."""
-        inertia = self.inertia(state.position.dtype)
+        inertia = Masses(jnp.asarray(self.masses, state.position.dtype))
         return kinetic_energy(inertia, state.velocity) + self.potential(state.position)
 
     def energies(self, trajectory: Trajectory) -> np.ndarray:
@@ -141,15 +133,21 @@ class AbstractSystem(eqx.Module):
         if unresolved:
             message = f"In {unresolved} of {steps} steps some contacts were stopped without their rebound."
             warnings.warn(message, stacklevel=2)
-        return _trajectory(states, np.asarray(report.impulse) > 0, steps, step_size)
+        return trajectory(np.arange(steps + 1) * step_size, states, np.asarray(report.impulse) > 0)
 
     def constraint_exact(self, start: State, *, steps: int, step_size: float) -> Trajectory:
         """The motion by velocity Verlet with impacts at their instants inside the step, in float64."""
+        return self.fine_steps(start, np.arange(steps + 1) * step_size, np.full(steps, step_size), substeps=1)
+
+    def fine_steps(
+        self, start: State, times: np.ndarray, intervals: np.ndarray, *, substeps: int
+    ) -> Trajectory:
+        """The same with several steps from each sample to the next."""
         with jax.enable_x64(True):
             states, contact = _constraint_exact(
-                _traced(self), float64_state(start), steps, jnp.asarray(step_size, float)
+                _traced(self), float64_state(start), jnp.asarray(intervals, float), substeps
             )
-        return _trajectory(states, contact, steps, step_size)
+        return trajectory(times, states, contact)
 
 
 class SystemPotential(AbstractPotential):
@@ -187,30 +185,37 @@ def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_gri
 
 @eqx.filter_jit
 @full_precision()
-def _constraint_exact(system: AbstractSystem, start: State, steps: int, h):
-    mechanism = system.mechanism(h)
-    modes = jnp.full((len(mechanism.geometry),), BY_GAP)
-    states, contact = rollout(lambda state, _: mechanism.move(state, h, modes)[:2], start, steps=steps)
-    return states, contact
+def _constraint_exact(system: AbstractSystem, start: State, intervals: Float[Array, "steps"], substeps: int):
+    modes = jnp.full((len(system.geometry),), BY_GAP)
+
+    def sample(state, interval):
+        h = interval / substeps
+        mechanism = system.mechanism(h)
+        step = partial(mechanism.move, step_size=h, modes=modes)
+        state, contact = jax.lax.scan(lambda s, _: step(s)[:2], state, length=substeps)
+        return state, jnp.any(contact, axis=0)
+
+    return rollout(sample, start, inputs=intervals)
 
 
 def _traced(system: AbstractSystem) -> AbstractSystem:
     """The system with its parameters as arrays, so that other values do not mean another program."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if isinstance(leaf, float) else leaf, system)
+
+    def is_number(leaf) -> bool:
+        return isinstance(leaf, float) or eqx.is_inexact_array(leaf)
+
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if is_number(leaf) else leaf, system)
 
 
 def float64_state(state: State) -> State:
     """The state with its arrays in double precision."""
-    return State(
-        jnp.asarray(np.asarray(state.position, float)), jnp.asarray(np.asarray(state.velocity, float))
-    )
+    return jax.tree.map(lambda part: jnp.asarray(np.asarray(part, float)), state)
 
 
-def _trajectory(states: State, contact: Array | np.ndarray, steps: int, step_size: float) -> Trajectory:
+def trajectory(times: np.ndarray, states: State, contact: Array | np.ndarray) -> Trajectory:
+    """A motion from its states, the start included, and the contacts of every step."""
     arrived = np.asarray(contact, bool)
-    return Trajectory(
-        time=np.arange(steps + 1) * step_size,
-        position=np.asarray(states.position, float),
-        velocity=np.asarray(states.velocity, float),
-        contact=np.concatenate([np.zeros_like(arrived[:1]), arrived]),
-    )
+    # No step ends at the start, so no contact is known there.
+    contact = np.concatenate([np.zeros_like(arrived[:1]), arrived])
+    position, velocity = (np.asarray(part, float) for part in (states.position, states.velocity))
+    return Trajectory(np.asarray(times, float), position, velocity, contact)

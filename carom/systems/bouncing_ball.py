@@ -1,4 +1,4 @@
-"""A ball on a floor."""
+"""A ball on a floor, in uniform gravity or in another field."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,7 +12,21 @@ from carom.systems.exact import floor_trajectory
 from carom.types import Coordinates, Scalar, State, Trajectory
 
 
-class BouncingBall(AbstractSystem):
+class AbstractFloorBall(AbstractSystem):
+    """One point over a floor, without damping."""
+
+    mass: eqx.AbstractVar[float]
+
+    def __check_init__(self):
+        if self.damping != 0:
+            raise InputError("The exact ball has no damping.")
+
+    @property
+    def masses(self) -> tuple[Scalar, ...]:
+        return (self.mass,)
+
+
+class BouncingBall(AbstractFloorBall):
     """U(q) = m g q over a floor at height 0; the coordinate is the ball's centre, its lowest value `radius`.
 
     Example:
@@ -29,17 +43,9 @@ class BouncingBall(AbstractSystem):
     radius: float = eqx.field(default=0.0, static=True)
     damping: float = 0.0
 
-    def __check_init__(self):
-        if self.damping != 0:
-            raise InputError("The exact ball has no damping.")
-
     @property
     def geometry(self) -> ContactGeometry:
         return ContactGeometry(1, 1, (Wall(body=0, normal=(1.0,), offset=self.radius),))
-
-    @property
-    def masses(self) -> tuple[Scalar, ...]:
-        return (self.mass,)
 
     @property
     def start(self) -> State:
@@ -51,4 +57,44 @@ class BouncingBall(AbstractSystem):
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
         return floor_trajectory(
             -self.gravity, restitution=self.restitution, surface=self.radius, start=start, times=times
+        )
+
+
+class BentBall(AbstractFloorBall):
+    """U(q) = m (g q + ½ k q² + a sin 2q) over a floor at height 0: nothing that a flat force could explain.
+
+    Example:
+        >>> import numpy as np
+        >>> ball = BentBall()
+        >>> motion = ball.exact(ball.start, np.linspace(0, 5, 101))
+        >>> bool(np.ptp(ball.energies(motion)) < 1e-8)
+        True
+    """
+
+    gravity: float = 9.81
+    stiffness: float = 1.0
+    wave: float = 1.5
+    mass: float = 1.0
+    restitution: float = 1.0
+    damping: float = 0.0
+
+    @property
+    def geometry(self) -> ContactGeometry:
+        return ContactGeometry(1, 1, (Wall(body=0, normal=(1.0,)),))
+
+    @property
+    def start(self) -> State:
+        return State(jnp.full((1, 1), 5.0), jnp.zeros((1, 1)))
+
+    def potential(self, position: Coordinates) -> Float[Array, ""]:
+        q = jnp.sum(position)
+        return self.mass * (self.gravity * q + 0.5 * self.stiffness * q**2 + self.wave * jnp.sin(2 * q))
+
+    def exact(self, start: State, times: np.ndarray) -> Trajectory:
+        return floor_trajectory(
+            lambda q: -(self.gravity + self.stiffness * q + 2 * self.wave * np.cos(2 * q)),
+            restitution=self.restitution,
+            surface=0.0,
+            start=start,
+            times=times,
         )

@@ -1,4 +1,4 @@
-"""Balls in a box of one to three dimensions: what billiards and the box under gravity share."""
+"""Balls in a box of one to three dimensions: billiards, and a box under gravity."""
 
 import math
 
@@ -27,8 +27,94 @@ class AbstractBoxedBalls(AbstractBalls):
         return box(self.size)
 
     def random_start(self, seed: int, *, speed: float = 1.0) -> State:
-        """Balls at random positions, with velocities whose root mean square is `speed`."""
-        return random_positions(self.radii, self.size, seed=seed, speed=speed)
+        """Balls at random positions, apart from each other, whose root mean square velocity is `speed`.
+
+        Larger balls are placed first, as they find room only where little is taken. A box that is too full
+        is refused.
+        """
+        random = np.random.default_rng(seed)
+        extent, radius = np.asarray(self.size), np.asarray(self.radii)
+        position = np.zeros((len(self.radii), len(self.size)))
+        placed: list[int] = []
+        for body in np.argsort(-radius):
+            for _ in range(10_000):
+                place = random.uniform(radius[body], extent - radius[body])
+                distance = np.linalg.norm(position[placed] - place, axis=1)
+                if (distance > radius[placed] + radius[body]).all():
+                    break
+            else:
+                raise InputError(
+                    f"{len(radius)} balls of these radii do not fit at random into a box of {self.size}."
+                )
+            position[body] = place
+            placed.append(int(body))
+        if len(self.size) == 1:
+            position = -np.sort(-position, axis=0)
+        velocity = random.normal(size=position.shape) * speed / np.sqrt(len(self.size))
+        return State(jnp.asarray(position), jnp.asarray(velocity))
+
+
+class Billiards(AbstractBoxedBalls):
+    """Balls that move straight on between impacts with each other and with the walls of a box.
+
+    The table has as many dimensions as `size` has numbers; by default five balls of radius 0.1 lie on a
+    square of 1 m. `ball_masses` are all 1 by default.
+
+    Example:
+        >>> import numpy as np
+        >>> table = Billiards(restitution=0.9)
+        >>> start = table.random_start(seed=1)
+        >>> energies = table.energies(table.exact(start, np.linspace(0, 2, 201)))
+        >>> bool(np.all(np.diff(energies) < 1e-12))
+        True
+    """
+
+    size: tuple[float, ...] = eqx.field(default=(1.0, 1.0), static=True)
+    radii: tuple[float, ...] = eqx.field(default=(0.1,) * 5, static=True)
+    ball_masses: tuple[float, ...] = ()
+    restitution: float = 1.0
+    friction: float = 0.0
+    damping: float = 0.0
+
+    @property
+    def field(self) -> None:
+        return None
+
+    @property
+    def start(self) -> State:
+        """Balls on a grid, slow enough that there is no impact in the first second on the default table."""
+        return grid_positions(self.radii, self.size, speed=0.05)
+
+
+class BallBox(AbstractBoxedBalls):
+    """Balls that fall along the last axis of a box and hit its walls, its floor and each other.
+
+    The box has as many dimensions as `size` has numbers, from 0 up. `ball_masses` are all 1 by default.
+
+    Example:
+        >>> import numpy as np
+        >>> heap = BallBox(size=(1.0, 2.0), restitution=0.5, friction=0.3)
+        >>> motion = heap.exact(heap.random_start(seed=0, speed=0.0), np.linspace(0, 5, 51))
+        >>> bool(np.abs(motion.velocity[-1]).max() < 1e-6)     # at rest
+        True
+    """
+
+    size: tuple[float, ...] = eqx.field(default=(2.0, 5.0), static=True)
+    radii: tuple[float, ...] = eqx.field(default=(0.1,) * 3, static=True)
+    ball_masses: tuple[float, ...] = ()
+    gravity: float = 9.81
+    restitution: float = 1.0
+    friction: float = 0.0
+    damping: float = 0.0
+
+    @property
+    def field(self) -> tuple[Scalar, ...]:
+        return (0.0,) * (len(self.size) - 1) + (-self.gravity,)
+
+    @property
+    def start(self) -> State:
+        """Balls on a grid in the upper part of the box, all but at rest."""
+        return grid_positions(self.radii, self.size, speed=0.05, lowest=0.7)
 
 
 def box(size: tuple[float, ...]) -> tuple[Solid, ...]:
@@ -51,31 +137,6 @@ def fitting_radius(count: int, size: tuple[float, ...], *, most: float, share: f
     dimension = len(size)
     unit_ball = math.pi ** (dimension / 2) / math.gamma(dimension / 2 + 1)
     return min(most, float(f"{(share * math.prod(size) / (count * unit_ball)) ** (1 / dimension):.3g}"))
-
-
-def random_positions(radii: tuple[float, ...], size: tuple[float, ...], *, seed: int, speed: float) -> State:
-    """Balls at random positions in a box, apart from each other, whose root mean square velocity is `speed`.
-
-    Larger balls are placed first. A box that is too full for that is refused.
-    """
-    random = np.random.default_rng(seed)
-    extent, radius = np.asarray(size), np.asarray(radii)
-    position = np.zeros((len(radii), len(size)))
-    placed: list[int] = []
-    for body in np.argsort(-radius):
-        for _ in range(10_000):
-            place = random.uniform(radius[body], extent - radius[body])
-            distance = np.linalg.norm(position[placed] - place, axis=1)
-            if (distance > radius[placed] + radius[body]).all():
-                break
-        else:
-            raise InputError(f"{len(radii)} balls of these radii do not fit at random into a box of {size}.")
-        position[body] = place
-        placed.append(int(body))
-    if len(size) == 1:
-        position = -np.sort(-position, axis=0)
-    velocity = random.normal(size=position.shape) * speed / np.sqrt(len(size))
-    return State(jnp.asarray(position), jnp.asarray(velocity))
 
 
 def grid_positions(

@@ -1,18 +1,13 @@
 """Systems composed from any parts, without a solution in closed form."""
 
-from functools import partial
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from carom.compilation import full_precision
 from carom.forces import AbstractForce, AbstractPotential
-from carom.integrators import BY_GAP, prepend
 from carom.mechanics import ContactGeometry, Scene
-from carom.systems.base import AbstractSystem, float64_state
+from carom.systems.base import AbstractSystem
 from carom.types import Coordinates, Scalar, State, Trajectory
 
 
@@ -77,29 +72,4 @@ class ComposedSystem(AbstractSystem):
         return sum(parts, jnp.zeros((), position.dtype))
 
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
-        with jax.enable_x64(True):
-            system = jax.tree.map(lambda x: jnp.asarray(x, float) if eqx.is_inexact_array(x) else x, self)
-            states, contact = _fine_steps(system, float64_state(start), jnp.asarray(np.diff(times)))
-        touched = np.asarray(contact)
-        return Trajectory(
-            np.asarray(times, float),
-            np.asarray(states.position),
-            np.asarray(states.velocity),
-            np.concatenate([np.zeros_like(touched[:1]), touched]),
-        )
-
-
-@eqx.filter_jit
-@full_precision()
-def _fine_steps(system: ComposedSystem, start: State, durations: Float[Array, "steps"]):
-    modes = jnp.full((len(system.geometry),), BY_GAP)
-
-    def sample(state, duration):
-        length = duration / system.substeps
-        mechanism = system.mechanism(length)
-        step = partial(mechanism.move, step_size=length, modes=modes)
-        state, contact = jax.lax.scan(lambda s, _: step(s)[:2], state, length=system.substeps)
-        return state, (state, jnp.any(contact, axis=0))
-
-    _, (states, contact) = jax.lax.scan(sample, start, durations)
-    return prepend(start, states), contact
+        return self.fine_steps(start, times, np.diff(times), substeps=self.substeps)

@@ -21,19 +21,31 @@ Impact = tuple[np.ndarray, np.ndarray, bool]
 
 def smooth_trajectory(
     acceleration: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    position: np.ndarray,
-    velocity: np.ndarray,
+    start: State,
     times: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Solve q̈ = a(q, q̇) without contacts for flat position and velocity vectors; values at `times`."""
-    size = len(position)
+    *,
+    contacts: int = 0,
+) -> Trajectory:
+    """Solve q̈ = a(q, q̇) on a line; none of the candidate contacts is ever made."""
+    state = _flat(start)
+    size = len(state) // 2
 
     def rate(_, y):
         return np.concatenate([y[size:], acceleration(y[:size], y[size:])])
 
-    start = np.concatenate([position, velocity])
-    solution = scipy.integrate.solve_ivp(rate, (times[0], times[-1]), start, t_eval=times, **TOLERANCE)
-    return solution.y[:size].T, solution.y[size:].T
+    solution = scipy.integrate.solve_ivp(rate, (times[0], times[-1]), state, t_eval=times, **TOLERANCE)
+    return _trajectory(np.asarray(times, float), solution.y, np.zeros((len(times), contacts), bool))
+
+
+def _flat(start: State) -> np.ndarray:
+    """Positions, then velocities."""
+    return np.concatenate([np.ravel(start.position), np.ravel(start.velocity)]).astype(float)
+
+
+def _trajectory(time: np.ndarray, values: np.ndarray, contact: np.ndarray) -> Trajectory:
+    """From rows of positions and then of velocities, of bodies on a line."""
+    position, velocity = values.reshape(2, -1, len(time)).transpose(0, 2, 1)[..., None]
+    return Trajectory(time, position, velocity, contact)
 
 
 def floor_trajectory(
@@ -68,8 +80,7 @@ def floor_trajectory(
             after = surface, speed
         return np.array((surface, 0.0) if rests else after), np.ones(1, bool), bool(rests)
 
-    state = np.array([float(start.position[0, 0]), float(start.velocity[0, 0])])
-    return _by_impacts(fly, impact, state, times, contacts=1)
+    return _by_impacts(fly, impact, _flat(start), times, contacts=1)
 
 
 def _parabola(begin: float, state: np.ndarray, acceleration: float, times: np.ndarray) -> np.ndarray:
@@ -105,9 +116,7 @@ def chain_trajectory(
     def impact(state: np.ndarray) -> Impact:
         return *_chain_impacts(state, masses, restitution), False
 
-    state, struck, _ = impact(
-        np.concatenate([np.ravel(start.position), np.ravel(start.velocity)]).astype(float)
-    )
+    state, struck, _ = impact(_flat(start))  # balls that touch at the start may meet at once
     trajectory = _by_impacts(fly, impact, state, times, contacts=count - 1)
     trajectory.contact[0] |= struck
     return trajectory
@@ -156,8 +165,7 @@ def _by_impacts(
             break
     else:
         raise RuntimeError(f"More than {MAX_IMPACTS} impacts before t = {t:g}.")
-    position, velocity = values.reshape(2, -1, len(time)).transpose(0, 2, 1)[..., None]
-    return Trajectory(time, position, velocity, contact)
+    return _trajectory(time, values, contact)
 
 
 def _chain_impacts(

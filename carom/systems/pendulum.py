@@ -51,14 +51,7 @@ class Pendulum(AbstractSystem):
         def acceleration(q, v):
             return -(self.gravity / self.length) * np.sin(q) - (self.damping / inertia) * v
 
-        q, v = smooth_trajectory(
-            acceleration,
-            np.ravel(start.position).astype(float),
-            np.ravel(start.velocity).astype(float),
-            times,
-        )
-        if q.min() < -np.pi:
+        trajectory = smooth_trajectory(acceleration, start, times, contacts=1)
+        if trajectory.position.min() < -np.pi:
             raise InputError("This swing reaches the stop at the top, q = −π; start with less energy.")
-        return Trajectory(
-            np.asarray(times, float), q[..., None], v[..., None], np.zeros((len(times), 1), bool)
-        )
+        return trajectory
