@@ -81,7 +81,7 @@ def engine_trajectory(
     with jax.enable_x64(True):
         first = State(*(jnp.asarray(np.asarray(x, float)) for x in (start.position, start.velocity)))
         if velocity_grid == "half":
-            first = to_half_grid(first, h, inertia=_inertia(system), force=system.force)
+            first = to_half_grid(first, h, inertia=_inertia(system), force=system.mechanism(h).force)
     build = _BUILDERS[engine, kind]
     advance = build(system, np.ravel(first.position), np.ravel(first.velocity), h)
     rows = [

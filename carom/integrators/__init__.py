@@ -1,15 +1,19 @@
 """Time-stepping schemes, one per file. They take functions, not systems."""
 
-from carom.integrators.base import AbstractStepper, Friction
-from carom.integrators.cd_lagrange import ContactReport, cd_lagrange_step, to_half_grid, to_sample_grid
+from carom.integrators.base import AbstractStepper
+from carom.integrators.cd_lagrange import (
+    CDLagrange,
+    Detection,
+    cd_lagrange_step,
+    to_half_grid,
+    to_sample_grid,
+)
 from carom.integrators.constraint_exact.contact_times import BY_GAP, EXCLUDED, PRESCRIBED, Modes
 from carom.integrators.constraint_exact.prescribed import prescribed_step
-from carom.integrators.constraint_exact.step import ImpactReport, constraint_exact_step
+from carom.integrators.constraint_exact.step import ConstraintExact, constraint_exact_step
 from carom.integrators.event_driven.motion import EventReport, ReportKind, event_driven_motion
 from carom.integrators.rollout import consecutive, prepend, rollout
-from carom.integrators.steppers import CDLagrange, ConstraintExact, Detection
-from carom.integrators.stormer_verlet import stormer_verlet_step
-from carom.integrators.velocity_verlet import velocity_verlet_step
+from carom.integrators.verlet import stormer_verlet_step, velocity_verlet_step
 
 __all__ = [
     "BY_GAP",
@@ -18,11 +22,8 @@ __all__ = [
     "AbstractStepper",
     "CDLagrange",
     "ConstraintExact",
-    "ContactReport",
     "Detection",
     "EventReport",
-    "Friction",
-    "ImpactReport",
     "Modes",
     "ReportKind",
     "cd_lagrange_step",

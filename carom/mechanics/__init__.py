@@ -1,18 +1,7 @@
 """Formulae of mechanics: inertia, contact geometry, impact, friction, projection, energy."""
 
 from carom.mechanics.bodies import Points
-from carom.mechanics.configuration import AbstractConfiguration, Euclidean
-from carom.mechanics.energy import kinetic_energy, total_momentum
-from carom.mechanics.friction import (
-    Frictional,
-    friction_brake,
-    friction_impulses,
-    frictional,
-    holding_forces,
-    length,
-    removed_slip,
-    share_within,
-)
+from carom.mechanics.friction import length
 from carom.mechanics.geometry import (
     Candidate,
     ContactGeometry,
@@ -24,32 +13,19 @@ from carom.mechanics.geometry import (
     contact_rate,
     generalised_impulse,
 )
-from carom.mechanics.impact import (
-    complementary_impulse,
-    impact_impulse,
-    restitution_impulse,
-    unilateral_impulse,
-)
-from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance
+from carom.mechanics.impact import impact_impulse, restitution_impulse, unilateral_impulse
+from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance, kinetic_energy
 from carom.mechanics.parameter import ParameterSpec, at, parameter, parameters_of
 from carom.mechanics.part import AbstractPart, named_parts, part_named
-from carom.mechanics.projection import (
-    Projection,
-    inverse_mass_projection,
-    project_overlap,
-    reference_point_projection,
-)
+from carom.mechanics.projection import Projection, project_overlap
 from carom.mechanics.scene import Scene
 
 __all__ = [
-    "AbstractConfiguration",
     "AbstractInertia",
     "AbstractPart",
     "Candidate",
     "ContactGeometry",
     "Contacts",
-    "Euclidean",
-    "Frictional",
     "InertiaMatrix",
     "Masses",
     "Pair",
@@ -61,16 +37,10 @@ __all__ = [
     "Wall",
     "at",
     "chain",
-    "complementary_impulse",
     "contact_compliance",
     "contact_rate",
-    "friction_brake",
-    "friction_impulses",
-    "frictional",
     "generalised_impulse",
-    "holding_forces",
     "impact_impulse",
-    "inverse_mass_projection",
     "kinetic_energy",
     "length",
     "named_parts",
@@ -78,10 +48,6 @@ __all__ = [
     "parameters_of",
     "part_named",
     "project_overlap",
-    "reference_point_projection",
-    "removed_slip",
     "restitution_impulse",
-    "share_within",
-    "total_momentum",
     "unilateral_impulse",
 ]

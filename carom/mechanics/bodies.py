@@ -1,11 +1,10 @@
-"""Bodies: their configuration space and inertia."""
+"""Bodies and their inertia."""
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from carom.mechanics.configuration import Euclidean
 from carom.mechanics.inertia import Masses
 from carom.mechanics.parameter import parameter
 from carom.types import Values
@@ -21,6 +20,7 @@ class Points(eqx.Module):
     """
 
     dimension: int = eqx.field(static=True)
+    # Logarithms keep masses positive under any update of an estimate.
     log_mass: Float[Values, "bodies"] = parameter(
         "masses", "mass", deviation=2.0, axis="body", logarithm=True
     )
@@ -41,8 +41,3 @@ class Points(eqx.Module):
     def inertia(self) -> Masses:
         """M."""
         return Masses(self.masses)
-
-    @property
-    def configuration(self) -> Euclidean:
-        """The configuration space."""
-        return Euclidean()

@@ -9,6 +9,7 @@ within μ λ then removes a fraction κ of the slip w_t:
 κ = 1 is sticking, κ < 1 sliding. Slip is never reversed, so friction never adds energy.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from carom.mechanics.inertia import AbstractInertia
 from carom.types import Coordinates, Jacobian, PerContact
 
 Vectors = Float[Array, "contacts dimension"]
+Values = Float[Array, "contacts *dimension"]
 
 
 def removed_slip(
@@ -93,21 +95,6 @@ def frictional(jacobian: Jacobian, inertia: AbstractInertia, signs, *, friction:
     return Frictional(selection, selection @ response.T, normal, friction)
 
 
-def friction_brake(
-    jacobian: Jacobian,
-    inertia: AbstractInertia,
-    signs,
-    velocity: Coordinates,
-    normal_impulse: PerContact,
-    *,
-    friction: PerContact,
-) -> Coordinates:
-    """The velocity after friction with these normal impulses."""
-    contacts = frictional(jacobian, inertia, signs, friction=friction)
-    braking = friction_impulses(contacts, velocity, normal_impulse)
-    return velocity + inertia.solve(contacts.momentum(braking))
-
-
 def friction_impulses(contacts: Frictional, velocity: Coordinates, normal_impulse: PerContact) -> Vectors:
     """Tangential impulses within μ λ, contact by contact with the current slip (one Gauss–Seidel sweep).
 
@@ -119,13 +106,9 @@ def friction_impulses(contacts: Frictional, velocity: Coordinates, normal_impuls
     def visit(index, carry):
         relative, impulse = carry
         slip = contacts.across(relative)[index]
-        share = removed_slip(
-            length(slip),
-            normal_impulse[index],
-            friction=contacts.coefficient[index],
-            compliance=compliance[index],
-        )
-        push = -share * slip / compliance[index]
+        mu, S = contacts.coefficient[index], compliance[index]
+        share = removed_slip(length(slip), normal_impulse[index], friction=mu, compliance=S)
+        push = -share * slip / S
         return relative + contacts.mobility[:, index][:, None] * push[None, :], impulse.at[index].set(push)
 
     relative = contacts.relative(velocity)
@@ -159,6 +142,7 @@ def holding_forces(
         sweeps: upper bound on their number.
     """
     count, dimension = slip.shape
+    unit = jnp.eye(count * dimension, dtype=free.dtype)
     speed = length(slip)
     slides = closed & (speed > rest_speed)
     direction = slip / jnp.where(slides, speed, 1)[:, None]
@@ -176,11 +160,8 @@ def holding_forces(
     # Rows of the system: a = 0 if sticking; n·a = 0 and ρ_t = −μ ρ_n × direction if sliding; else ρ = 0.
     acts = jnp.where(sticks[:, None, None], identity[None], outer)
     acts = jnp.where(pushing[:, None, None], acts, 0)
-    own = (
-        identity[None]
-        - outer
-        + contacts.coefficient[:, None, None] * direction[:, :, None] * normal[:, None, :]
-    )
+    drag = contacts.coefficient[:, None, None] * direction[:, :, None] * normal[:, None, :]
+    own = identity[None] - outer + drag
     own = jnp.where(pushing[:, None, None], jnp.where(sticks[:, None, None], 0, own), identity[None])
     matrix = jnp.einsum("cab,ce->caeb", acts, contacts.mobility)
     matrix = matrix + jnp.einsum("cab,ce->caeb", own, jnp.eye(count, dtype=free.dtype))
@@ -190,7 +171,6 @@ def holding_forces(
     scale = jnp.max(jnp.abs(swept), initial=0.0)
     agrees = jnp.max(jnp.abs(solved - swept.ravel()), initial=0.0) <= 1e-4 * scale
     # Redundant contacts make the system singular: replacing it first keeps NaN out of the derivatives.
-    unit = jnp.eye(count * dimension, dtype=free.dtype)
     exact = jnp.linalg.solve(jnp.where(agrees, square, unit), right).reshape(swept.shape)
     return jnp.where(agrees, exact, swept)
 
@@ -198,7 +178,7 @@ def holding_forces(
 def _swept_forces(
     contacts: Frictional, free: Vectors, direction: Vectors, closed, slides, sweeps: int
 ) -> Vectors:
-    """Gauss–Seidel over the closed contacts until convergence, or for `sweeps` sweeps."""
+    """Gauss–Seidel over the closed contacts."""
     own = jnp.diagonal(contacts.mobility)
 
     def visit(index, force):
@@ -210,14 +190,29 @@ def _swept_forces(
         across = jnp.where(slides[index], -mu * push * direction[index], fraction * sticking)
         return force.at[index].set(jnp.where(closed[index], normal * push + across, 0))
 
+    return gauss_seidel(visit, jnp.zeros_like(free), closed, sweeps=sweeps, tolerance=1e-14)
+
+
+def gauss_seidel(
+    visit: Callable[[int, Values], Values],
+    start: Values,
+    active: Bool[Array, "contacts"],
+    *,
+    sweeps: int,
+    tolerance: float,
+) -> Values:
+    """Visit all contacts in turn until the largest change is within `tolerance` of the largest value.
+
+    At most so many sweeps are made, and none without an active contact: most steps have none.
+    """
+
     def sweep(carry):
-        count, force, _ = carry
-        after = lax.fori_loop(0, len(own), visit, force)
-        change = jnp.max(jnp.abs(after - force), initial=0.0)
-        return count + 1, after, change > 1e-14 * jnp.max(jnp.abs(after), initial=0.0)
+        count, values, _ = carry
+        after = lax.fori_loop(0, len(active), visit, values)
+        change, size = (jnp.max(jnp.abs(x), initial=0.0) for x in (after - values, after))
+        return count + 1, after, change > tolerance * size
 
     def unconverged(carry):
         return (carry[0] < sweeps) & carry[2]
 
-    start = 0, jnp.zeros_like(free), jnp.any(closed)
-    return lax.while_loop(unconverged, sweep, start)[1]
+    return lax.while_loop(unconverged, sweep, (0, start, jnp.any(active)))[1]

@@ -128,15 +128,12 @@ class Contacts(eqx.Module):
             flat = xp.broadcast_to(normal[:, 0], relative.shape)
         else:
             highest = xp.argmax(self._heights(relative), axis=-1)[..., None, None]
-            flat = xp.take_along_axis(
-                xp.broadcast_to(normal, (*relative.shape[:-1], *normal.shape[1:])), highest, -2
-            )
-            flat = flat[..., 0, :]
+            normal = xp.broadcast_to(normal, (*relative.shape[:-1], *normal.shape[1:]))
+            flat = xp.take_along_axis(normal, highest, -2)[..., 0, :]
         if self.curved is None:
             return flat
-        return xp.where(
-            xp.asarray(self.curved)[:, None], relative / xp.sqrt(self._square(relative))[..., None], flat
-        )
+        radial = relative / xp.sqrt(self._square(relative))[..., None]
+        return xp.where(xp.asarray(self.curved)[:, None], radial, flat)
 
     def jacobian(self, position: Positions) -> Jacobians:
         """G = ∂g/∂Q."""
@@ -192,10 +189,7 @@ class ContactGeometry(eqx.Module):
         traced = any(isinstance(offset, jax.Array) for offset in offsets)
         self.offset = jnp.stack([jnp.asarray(x) for x in offsets]) if traced else np.array(offsets, float)
         # Walls with fewer edges than others are padded with planes far behind every body.
-        self.edge_normal, self.edge_offset = (
-            np.zeros((count, edges, dimension)),
-            np.full((count, edges), FAR),
-        )
+        self.edge_normal, self.edge_offset = np.zeros((count, edges, dimension)), np.full((count, edges), FAR)
         for row, wall in enumerate(walls):
             for number, (normal, offset) in enumerate(wall.edges):
                 self.edge_normal[row, number], self.edge_offset[row, number] = normal, offset

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from carom.mechanics.friction import length, removed_slip
+from carom.mechanics.friction import gauss_seidel, length, removed_slip
 from carom.mechanics.geometry import contact_rate
 from carom.mechanics.inertia import AbstractInertia, contact_compliance
 from carom.types import Coordinates, Jacobian, PerContact
@@ -162,21 +162,19 @@ def complementary_impulse(
     strongly coupled, so their λ then follow from one linear solve, if that solves the problem. `capacity` is
     an upper bound on simultaneous contacts, which allows a smaller system.
     """
-    contacts = len(target)
+    contacts, missing = len(target), target - smooth_rate
     if contacts == 0:
         return start, jnp.ones((), bool)
-    missing = target - smooth_rate
     if sweeps == 1:
         # Uncoupled contacts are solved independently.
         return jnp.where(touching, jnp.maximum(missing / jnp.diagonal(compliance), 0), 0), jnp.ones((), bool)
-    if capacity is not None and capacity < contacts:
-        chosen = lax.top_k(touching.astype(int), capacity)[1]
-        impulse, solved = _complementary(
-            compliance[chosen][:, chosen], missing[chosen], start[chosen], touching[chosen], sweeps
-        )
-        impulse = jnp.zeros_like(start).at[chosen].set(impulse)
-        return impulse, solved & (jnp.sum(touching) <= capacity)
-    return _complementary(compliance, missing, start, touching, sweeps)
+    if capacity is None or capacity >= contacts:
+        return _complementary(compliance, missing, start, touching, sweeps)
+    chosen = lax.top_k(touching.astype(int), capacity)[1]
+    impulse, solved = _complementary(
+        compliance[chosen][:, chosen], missing[chosen], start[chosen], touching[chosen], sweeps
+    )
+    return jnp.zeros_like(start).at[chosen].set(impulse), solved & (jnp.sum(touching) <= capacity)
 
 
 def _complementary(
@@ -187,7 +185,11 @@ def _complementary(
     sweeps: int,
 ) -> tuple[PerContact, Bool[Array, ""]]:
     """0 ≤ λ ⟂ S λ − missing ≥ 0 over the touching contacts."""
-    contacts = len(missing)
+    S, lacking, begin = lax.stop_gradient((compliance, missing, jnp.where(touching, start, 0)))
+
+    def visit(j, impulse):
+        pushed = jnp.maximum(impulse[j] + (lacking[j] - S[j] @ impulse) / S[j, j], 0)
+        return impulse.at[j].set(jnp.where(touching[j], pushed, 0))
 
     def solves(impulse):
         size = jnp.max(jnp.abs(compliance) @ jnp.abs(impulse) + jnp.abs(missing), initial=0.0)
@@ -195,9 +197,10 @@ def _complementary(
         holds = (impulse >= 0) & (excess >= -1e-6 * size) & ((impulse == 0) | (excess <= 1e-6 * size))
         return jnp.all(~touching | holds)
 
-    swept = _swept(*lax.stop_gradient((compliance, missing, start)), touching, sweeps)
+    rounding = float(jnp.finfo(S.dtype).eps)
+    swept = gauss_seidel(visit, begin, touching, sweeps=sweeps, tolerance=rounding)
     pushing = swept > 0
-    identity = jnp.eye(contacts, dtype=compliance.dtype)
+    identity = jnp.eye(len(missing), dtype=compliance.dtype)
     block = jnp.where(jnp.outer(pushing, pushing), compliance, identity)
     right = jnp.where(pushing, missing, 0)
     usable = solves(jnp.linalg.solve(block, right))
@@ -205,22 +208,3 @@ def _complementary(
     exact = jnp.linalg.solve(jnp.where(usable, block, identity), right)
     impulse = jnp.where(usable, exact, swept)
     return impulse, solves(impulse)
-
-
-def _swept(compliance, missing, start, touching, sweeps: int) -> PerContact:
-    """Projected Gauss–Seidel until convergence; without touching contacts no sweep is made."""
-
-    def visit(j, impulse):
-        pushed = jnp.maximum(impulse[j] + (missing[j] - compliance[j] @ impulse) / compliance[j, j], 0)
-        return impulse.at[j].set(jnp.where(touching[j], pushed, 0))
-
-    def sweep(carry):
-        count, impulse, _ = carry
-        after = lax.fori_loop(0, len(missing), visit, impulse)
-        size = jnp.finfo(after.dtype).eps * jnp.max(jnp.abs(after), initial=0.0)
-        return count + 1, after, jnp.max(jnp.abs(after - impulse), initial=0.0) > size
-
-    def unconverged(carry):
-        return (carry[0] < sweeps) & carry[2]
-
-    return lax.while_loop(unconverged, sweep, (0, jnp.where(touching, start, 0), jnp.any(touching)))[1]

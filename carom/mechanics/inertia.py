@@ -43,9 +43,15 @@ class InertiaMatrix(AbstractInertia):
         return (self.factor @ (self.factor.T @ velocity.ravel())).reshape(velocity.shape)
 
     def solve(self, force: Coordinates) -> Coordinates:
+        # Two triangular solves: an inverse would lose accuracy where M is badly conditioned.
         return jax.scipy.linalg.cho_solve((self.factor, True), force.ravel()).reshape(force.shape)
 
 
 def contact_compliance(inertia: AbstractInertia, jacobian: Jacobian) -> Float[Array, "contacts contacts"]:
     """G M⁻¹ Gᵀ: the change of the rate of every gap by a unit impulse at every contact."""
     return jnp.einsum("ckd,bkd->cb", jacobian, jax.vmap(inertia.solve)(jacobian))
+
+
+def kinetic_energy(inertia: AbstractInertia, velocity: Coordinates) -> Float[Array, ""]:
+    """½ Vᵀ M V."""
+    return 0.5 * jnp.sum(velocity * inertia.momentum(velocity))

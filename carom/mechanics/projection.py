@@ -12,34 +12,6 @@ from carom.types import Coordinates
 Projection = Literal["none", "inverse_mass", "reference_point"]
 
 
-def inverse_mass_projection(
-    geometry: ContactGeometry,
-    inertia: AbstractInertia,
-    position: Coordinates,
-    touching: Bool[Array, "contacts"],
-) -> Coordinates:
-    """Move overlapping pairs along their normal to gap 0, the lighter body farther: ΔQ = −M⁻¹ Gᵀ S⁻¹ g.
-
-    S is the compliance of each contact by itself, so several overlaps of one body are reduced, not removed.
-    """
-    gap, jacobian = geometry.gap(position), geometry.jacobian(position)
-    overlap = jnp.where(touching & jnp.asarray(geometry.body_pairs), jnp.minimum(gap, 0), 0)
-    stiffness = 1 / jnp.diagonal(contact_compliance(inertia, jacobian))
-    return position - inertia.solve(generalised_impulse(jacobian, stiffness * overlap))
-
-
-def reference_point_projection(
-    geometry: ContactGeometry,
-    reference: Coordinates,
-    position: Coordinates,
-    touching: Bool[Array, "contacts"],
-) -> Coordinates:
-    """Move the bodies of a touching pair to their known meeting point (angle 0 in the cradle)."""
-    pair_touching = touching & jnp.asarray(geometry.body_pairs)
-    moved = jnp.any(pair_touching[:, None] & jnp.asarray(geometry.incidence), axis=0)
-    return jnp.where(moved[:, None], reference, position)
-
-
 def project_overlap(
     mode: Projection,
     geometry: ContactGeometry,
@@ -49,9 +21,23 @@ def project_overlap(
     *,
     reference: Coordinates | tuple[tuple[float, ...], ...] = (),
 ) -> Coordinates:
-    """Apply the projection named `mode`; only "reference_point" uses `reference`."""
-    if mode == "none" or not geometry.body_pairs.any():
+    """Positions without the overlap of touching pairs; walls are left as they are.
+
+    Arguments:
+        mode: "inverse_mass" moves pairs along their normal to gap 0, the lighter body farther:
+            ΔQ = −M⁻¹ Gᵀ S⁻¹ g. "reference_point" moves both bodies to their known meeting point (angle 0 in
+            the cradle). "none" moves nothing.
+        reference: that meeting point, for every body.
+    """
+    pairs = geometry.body_pairs
+    if mode == "none" or not pairs.any():
         return position
-    if mode == "inverse_mass":
-        return inverse_mass_projection(geometry, inertia, position, touching)
-    return reference_point_projection(geometry, jnp.asarray(reference, position.dtype), position, touching)
+    touching = touching & jnp.asarray(pairs)
+    if mode == "reference_point":
+        moved = jnp.any(touching[:, None] & jnp.asarray(geometry.incidence), axis=0)
+        return jnp.where(moved[:, None], jnp.asarray(reference, position.dtype), position)
+    gap, jacobian = geometry.gap(position), geometry.jacobian(position)
+    overlap = jnp.where(touching, jnp.minimum(gap, 0), 0)
+    # The compliance of each contact by itself: several overlaps of one body are reduced, not removed.
+    stiffness = 1 / jnp.diagonal(contact_compliance(inertia, jacobian))
+    return position - inertia.solve(generalised_impulse(jacobian, stiffness * overlap))

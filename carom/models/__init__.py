@@ -2,10 +2,9 @@
 
 from carom.models.base import AbstractModel, Forecast, batched_rollout, forecast, forecast_many, rollout
 from carom.models.cd_lagrange_network import CDLagrangeNetwork
-from carom.models.contact_resnet import ContactResNet
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, CandidateContact, NoContact
 from carom.models.mechanism import Mechanism, in_scene
-from carom.models.resnet import ResNet
+from carom.models.resnet import ContactResNet, ResNet
 from carom.models.variational_integrator_network import VariationalIntegratorNetwork
 
 MODELS: dict[str, type[AbstractModel]] = {

@@ -1,20 +1,47 @@
-"""The black-box baseline: a residual network on the state."""
+"""The black-box baselines: residual networks on the state, without contacts or with a touch signal."""
 
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
-from carom.models.contact_signal import AbstractContactSignal, NoContact, Signal
+from carom.models.contact_signal import AbstractContactSignal, BodyTouch, NoContact, Signal
 from carom.networks import Perceptron, perceptron
 from carom.types import State
 
 
-class ResNet(AbstractModel):
-    """s' = s + h f_θ(s) with s = (q, v) and one hidden layer of tanh."""
+class AbstractResNet(AbstractModel):
+    """s' = s + h f_θ(s, c) with s = (q, v), the contact signal c, and one hidden layer of tanh."""
+
+    increment: eqx.AbstractVar[Perceptron]
+
+    @property
+    def predicts_velocity(self) -> bool:
+        return True
+
+    def enter(self, state: State) -> State:
+        return state
+
+    def leave(self, before: State, after: State, contact: Signal) -> State:
+        return after
+
+    def step(self, state: State, contact: Signal) -> State:
+        q, v = state.position, state.velocity
+        given = jnp.concatenate([q.ravel(), v.ravel(), contact.astype(q.dtype)])
+        dq, dv = jnp.split(self.step_size * self.increment(given), 2)
+        return State(q + dq.reshape(q.shape), v + dv.reshape(v.shape))
+
+    def penalised(self) -> tuple[Array, ...]:
+        # Only the potential is regularised in the paper; a residual network has none.
+        return ()
+
+
+class ResNet(AbstractResNet):
+    """s' = s + h f_θ(s)."""
 
     increment: Perceptron
     contact: AbstractContactSignal
@@ -28,35 +55,33 @@ class ResNet(AbstractModel):
         self.scene, self.step_size = scene, step_size
 
     @property
-    def predicts_velocity(self) -> bool:
-        return True
-
-    @property
     def options(self) -> dict[str, Any]:
         return {"hidden": self.increment.hidden[0]}
 
-    def enter(self, state: State) -> State:
-        return state
 
-    def leave(self, before: State, after: State, contact: Signal) -> State:
-        return after
+class ContactResNet(AbstractResNet):
+    """ResNetContact: s' = s + h f_θ(s, c), with the touch of every body predicted as c = ĉ_θ(s)."""
 
-    def step(self, state: State, contact: Signal) -> State:
-        return residual_step(state, self.step_size, self.increment(flatten(state)))
+    increment: Perceptron
+    contact: AbstractContactSignal
+    scene: Scene = eqx.field(static=True)
+    step_size: float = eqx.field(static=True)
 
-    def penalised(self) -> tuple[Array, ...]:
-        return ()
+    def __init__(
+        self,
+        scene: Scene,
+        step_size: float,
+        *,
+        hidden: int = 500,
+        contact_hidden: tuple[int, ...] = (100, 100),
+        key: Key[Array, ""],
+    ):
+        increment_key, contact_key = jax.random.split(key)
+        size = 2 * scene.coordinates
+        self.increment = perceptron((size + scene.bodies, hidden, size), activation="tanh", key=increment_key)
+        self.contact = BodyTouch(scene.bodies, scene.dimension, hidden=contact_hidden, key=contact_key)
+        self.scene, self.step_size = scene, step_size
 
-
-def flatten(state: State) -> Float[Array, "double_coordinates"]:
-    """s = (q, v) as one vector."""
-    return jnp.concatenate([state.position.ravel(), state.velocity.ravel()])
-
-
-def residual_step(state: State, step_size: float, increment: Float[Array, "double_coordinates"]) -> State:
-    """s' = s + h Δ."""
-    change_of_position, change_of_velocity = jnp.split(step_size * increment, 2)
-    return State(
-        state.position + change_of_position.reshape(state.position.shape),
-        state.velocity + change_of_velocity.reshape(state.velocity.shape),
-    )
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"hidden": self.increment.hidden[0], "contact_hidden": self.contact.hidden}

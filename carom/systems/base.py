@@ -16,7 +16,7 @@ from carom.contact_laws import ConstantRestitution, CoulombFriction
 from carom.errors import InputError
 from carom.forces import AbstractForce, AbstractPotential, LinearDamping
 from carom.integrators import BY_GAP, AbstractStepper, CDLagrange, ConstraintExact, prepend, rollout
-from carom.integrators.steppers import MAX_IMPACTS
+from carom.integrators.constraint_exact.step import MAX_IMPACTS
 from carom.mechanics import ContactGeometry, Masses, Points, Projection, Scene, kinetic_energy
 from carom.models.mechanism import Mechanism
 from carom.types import Coordinates, PerBody, Scalar, State, Trajectory, VelocityGrid

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carom.integrators import cd_lagrange_step, rollout, to_half_grid, to_sample_grid
-from carom.mechanics import ContactGeometry, Masses, Pair, Wall, inverse_mass_projection, unilateral_impulse
+from carom.mechanics import ContactGeometry, Masses, Pair, Wall, project_overlap, unilateral_impulse
 from carom.types import State
 from tests.integrators.mechanical_problems import unit_masses
 
@@ -25,7 +25,7 @@ def one_step(position, velocity, h, masses, restitution, projected):
         )
 
     def project(position, touching):
-        moved = inverse_mass_projection(SCENE, inertia, position, touching)
+        moved = project_overlap("inverse_mass", SCENE, inertia, position, touching)
         return jnp.where(projected, moved, position)
 
     state, report = cd_lagrange_step(

@@ -17,10 +17,9 @@ from carom.mechanics import (
     Masses,
     Pair,
     Wall,
-    friction_impulses,
-    frictional,
     unilateral_impulse,
 )
+from carom.mechanics.friction import friction_impulses, frictional
 from carom.systems import BallBox, Billiards
 from carom.types import State
 from tests.integrators.mechanical_problems import measured_order

@@ -17,7 +17,6 @@ from carom.mechanics import (
     contact_compliance,
     contact_rate,
     kinetic_energy,
-    total_momentum,
 )
 from tests.mechanics.random_mechanics import cholesky_factor, seeds, unit_vector
 
@@ -107,9 +106,6 @@ def test_inertia_products(seed):
         np.testing.assert_allclose(contact_compliance(inertia, jnp.asarray(rows)), compliance, atol=1e-12)
         energy = 0.5 * velocity.ravel() @ matrix @ velocity.ravel()
         np.testing.assert_allclose(kinetic_energy(inertia, jnp.asarray(velocity)), energy, rtol=1e-13)
-        np.testing.assert_allclose(
-            total_momentum(inertia, jnp.asarray(velocity)), momentum.sum(axis=0), atol=1e-13
-        )
 
 
 @pytest.mark.parametrize(

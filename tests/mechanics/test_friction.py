@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carom.mechanics import (
-    ContactGeometry,
-    Masses,
-    Pair,
-    Wall,
-    friction_impulses,
-    frictional,
-    holding_forces,
-    removed_slip,
-)
+from carom.mechanics import ContactGeometry, Masses, Pair, Wall
+from carom.mechanics.friction import friction_impulses, frictional, holding_forces, removed_slip
 from tests.mechanics.random_mechanics import seeds, unit_vector
 
 WALLS_AND_PAIRS = ContactGeometry(

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.implicit_root import implicit_root
 from carom.mechanics import ContactGeometry, contact_rate
 from carom.types import Coordinates, PerContact, Scalar, State
 
@@ -17,6 +16,10 @@ Modes = Int[Array, "contacts"]
 Times = Float[Array, "*any"]
 
 
+Roots = tuple[PerContact, Bool[Array, "contacts"], PerContact, PerContact]
+"""Of every gap: its root, whether it closes there, its value with derivatives, and its rate."""
+
+
 def contact_times(
     geometry: ContactGeometry,
     state: State,
@@ -24,11 +27,29 @@ def contact_times(
     remaining: Float[Array, ""],
     resting: Bool[Array, "contacts"],
     modes: Modes,
-    *,
     step_size: Scalar,
     grazing_speed: float,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
     """The time within `remaining` at which each gap closes, ∞ if it does not; and whether it is a graze."""
+    prescribed, limit = modes == PRESCRIBED, lax.stop_gradient(remaining)
+    possible = (modes == BY_GAP) & ~resting & (limit > 0)
+    # A prescribed root may lie slightly outside the step.
+    window = limit - 2 * step_size, limit + step_size
+    path = geometry, state, acceleration
+    if geometry.affine:
+        root, closes, gap, rate = _parabola_roots(*path, limit, possible, prescribed, window)
+    else:
+        root, closes, gap, rate = _searched_roots(*path, limit, possible, prescribed, window, grazing_speed)
+    time = implicit_root(root, gap, jnp.minimum(rate, -grazing_speed))
+    time = jnp.where(prescribed, jnp.clip(time, *window), time)
+    due = closes | prescribed
+    return jnp.where(due, time, jnp.inf), due & (rate > -grazing_speed)
+
+
+def _searched_roots(
+    geometry: ContactGeometry, state, acceleration, limit, possible, prescribed, window, grazing_speed
+) -> Roots:
+    """Roots of any gaps along the path, by a search that is not differentiated."""
 
     def path(state, acceleration, geometry):
         def gap_at(time):
@@ -37,13 +58,9 @@ def contact_times(
         return gap_at
 
     gap_at = path(state, acceleration, geometry)
-    # The root search is not differentiated: `implicit_root` below supplies the derivative.
-    fixed_gap_at = path(*lax.stop_gradient((state, acceleration)), _fixed(geometry))
-    limit = lax.stop_gradient(remaining)
+    fixed = jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, geometry)
+    fixed_gap_at = path(*lax.stop_gradient((state, acceleration)), fixed)
     initial = fixed_gap_at(jnp.zeros_like(limit))
-    if not len(initial):
-        return initial, jnp.zeros((0,), bool)
-    prescribed = modes == PRESCRIBED
     rounding = jnp.where(prescribed, 0, jnp.minimum(initial, 0))  # overlap left by the previous impact
     contacts = jnp.arange(len(initial))
 
@@ -53,61 +70,58 @@ def contact_times(
     def rates_at(times):
         return jax.vmap(lambda t, j: jax.jvp(fixed_gap_at, (t,), (jnp.ones_like(t),))[1][j])(times, contacts)
 
-    end = jnp.broadcast_to(limit, initial.shape)
-    bracket = first_dip(gaps_at, rates_at, end)
-    closes = (modes == BY_GAP) & ~resting & (gaps_at(bracket) < 0) & (limit > 0)
-    root = bracketed_root(gaps_at, rates_at, jnp.maximum(initial, 0), bracket, closes)
-
-    low_end, high_end = end - 2 * step_size, end + step_size
-
     def approach(_, time):
         rate = jnp.minimum(rates_at(time), -grazing_speed)
-        return jnp.clip(time - gaps_at(time) / rate, low_end, high_end)
+        return jnp.clip(time - gaps_at(time) / rate, *window)
 
-    # A prescribed root may lie slightly outside the step: plain Newton, since there is no bracket.
+    end = jnp.broadcast_to(limit, initial.shape)
+    bracket = first_dip(gaps_at, rates_at, end)
+    closes = possible & (gaps_at(bracket) < 0)
+    root = bracketed_root(gaps_at, rates_at, jnp.maximum(initial, 0), bracket, closes)
+    # Plain Newton for a prescribed root, since it has no bracket.
     root = jnp.where(prescribed, lax.fori_loop(0, 6, approach, 0.5 * end), root)
-
-    rate = rates_at(root)
-    time = implicit_root(root, gaps_at(root, gap_at), jnp.minimum(rate, -grazing_speed))
-    time = jnp.where(prescribed, jnp.clip(time, low_end, high_end), time)
-    due = closes | prescribed
-    return jnp.where(due, time, jnp.inf), due & (rate > -grazing_speed)
+    return root, closes, gaps_at(root, gap_at), rates_at(root)
 
 
-def affine_contact_times(
-    geometry: ContactGeometry,
-    state: State,
-    acceleration: Coordinates,
-    remaining: Float[Array, ""],
-    resting: Bool[Array, "contacts"],
-    modes: Modes,
-    *,
-    step_size: Scalar,
-    grazing_speed: float,
-) -> tuple[PerContact, Bool[Array, "contacts"]]:
-    """As `contact_times`, in closed form: along the path an affine gap is the parabola g + uτ + ½aτ²."""
+def _parabola_roots(
+    geometry: ContactGeometry, state, acceleration, limit, possible, prescribed, window
+) -> Roots:
+    """The same in closed form: along the path an affine gap is the parabola g + uτ + ½aτ²."""
     jacobian = geometry.jacobian(state.position)
     gap = geometry.gap(state.position)
     rate, curvature = contact_rate(jacobian, state.velocity), contact_rate(jacobian, acceleration)
-    prescribed = modes == PRESCRIBED
     # Overlap left by rounding at the previous impact counts as contact, not as distance.
     gap = gap - jnp.where(prescribed, 0, jnp.minimum(lax.stop_gradient(gap), 0))
-    limit, g, u, a = lax.stop_gradient((remaining, gap, rate, curvature))
+    g, u, a = lax.stop_gradient((gap, rate, curvature))
     # The gap is least at the end, or before that at the vertex of a parabola that opens upwards.
     lowest = jnp.where((a > 0) & (u < 0), jnp.minimum(limit, -u / jnp.where(a > 0, a, 1)), limit)
-    closes = (g + lowest * (u + 0.5 * lowest * a) < 0) & (limit > 0)
-    closes = closes & (modes == BY_GAP) & ~resting
-    due = closes | prescribed
-    root = closing_time(g, u, a)
-    low, high = limit - 2 * step_size, limit + step_size
-    root = jnp.where(
-        due, jnp.clip(root, jnp.where(prescribed, low, 0), jnp.where(prescribed, high, jnp.abs(limit))), 0
-    )
-    rate_at_root = u + a * root
-    slope = jnp.minimum(rate_at_root, -grazing_speed)
-    time = implicit_root(root, gap + root * (rate + 0.5 * root * curvature), slope)
-    time = jnp.where(prescribed, jnp.clip(time, low, high), time)
-    return jnp.where(due, time, jnp.inf), due & (rate_at_root > -grazing_speed)
+    closes = possible & (g + lowest * (u + 0.5 * lowest * a) < 0)
+    low, high = (jnp.where(prescribed, x, y) for x, y in zip(window, (0, jnp.abs(limit)), strict=True))
+    root = jnp.where(closes | prescribed, jnp.clip(closing_time(g, u, a), low, high), 0)
+    return root, closes, gap + root * (rate + 0.5 * root * curvature), u + a * root
+
+
+def implicit_root(
+    root: Float[Array, "..."], value: Float[Array, "..."], slope: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """A root t of g(t, θ) = 0 with the derivative dt/dθ = −(∂g/∂θ)/(∂g/∂t) of the implicit function theorem.
+
+    This is one Newton step with a constant slope, t − g(t, θ)/ġ, which also removes most of the remaining
+    error of the iteration.
+
+    Arguments:
+        root: the root; the iteration that found it is not differentiated.
+        value: g(t, θ) at that root held fixed, with its derivatives by θ.
+        slope: ∂g/∂t there, bounded away from 0 by the caller (the derivative diverges at a grazing contact).
+
+    Example:
+        >>> def fall_time(gravity):     # from a height of 1 m: t = √(2/g), dt/dg = −t/2g
+        ...     time = jnp.sqrt(2 / lax.stop_gradient(gravity))
+        ...     return implicit_root(time, 1 - 0.5 * gravity * time**2, -gravity * time)
+        >>> jax.grad(fall_time)(2.0)
+        Array(-0.25, dtype=float32, weak_type=True)
+    """
+    return lax.stop_gradient(root) - value / lax.stop_gradient(slope)
 
 
 def closing_time(
@@ -179,8 +193,3 @@ def first_dip(gaps_at: Callable[[Times], Times], rates_at: Callable[[Times], Tim
         high, rising = jnp.where(below, high, middle), jnp.where(below, rising, rate)
         dip = jnp.where(below, low, high)
     return jnp.where(dips & (gaps_at(jnp.where(dips, dip, end)) < 0), dip, end)
-
-
-def _fixed(geometry: ContactGeometry) -> ContactGeometry:
-    """The same geometry as a constant of differentiation."""
-    return jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, geometry)

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.integrators.base import ConservativeForce
-from carom.integrators.implicit_root import implicit_root
+from carom.integrators.constraint_exact.contact_times import implicit_root
 from carom.mechanics import Contacts, impact_impulse
 from carom.types import Coordinates, PerBody, PerContact, Scalar, State
 

@@ -4,22 +4,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from carom.integrators.base import ConservativeForce
 from carom.mechanics import (
     AbstractInertia,
     ContactGeometry,
-    Frictional,
-    complementary_impulse,
     contact_compliance,
     contact_rate,
-    frictional,
     generalised_impulse,
-    holding_forces,
     length,
 )
+from carom.mechanics.friction import Frictional, frictional, holding_forces
+from carom.mechanics.impact import complementary_impulse
 from carom.types import Coordinates, Jacobian, PerContact, State
 
 RestitutionLaw = Callable[[PerContact], PerContact]
@@ -33,8 +30,6 @@ class Mechanics(NamedTuple):
     geometry: ContactGeometry
     restitution: RestitutionLaw
     friction: PerContact | None
-    signs: np.ndarray
-    dimension: int
     grazing_speed: float
     rest_speed: float
 
@@ -45,7 +40,7 @@ class Mechanics(NamedTuple):
     def rough(self, jacobian: Jacobian) -> Frictional:
         """The contacts in vector form; only valid with friction."""
         assert self.friction is not None
-        return frictional(jacobian, self.inertia, self.signs, friction=self.friction)
+        return frictional(jacobian, self.inertia, self.geometry.signs, friction=self.friction)
 
 
 def held_acceleration(
@@ -62,7 +57,7 @@ def held_acceleration(
     Friction acts if a velocity is given.
     """
     jacobian = mechanics.geometry.jacobian(position)
-    if velocity is not None and mechanics.friction is not None and len(mechanics.signs):
+    if velocity is not None and mechanics.friction is not None and len(resting):
         contacts = mechanics.rough(jacobian)
         relative = contacts.relative(acceleration)
         slip = contacts.across(contacts.relative(velocity))
@@ -82,16 +77,16 @@ def stopping_impulses(
 ) -> PerContact:
     """Complementary impulses that keep the touching contacts from closing."""
     zero = jnp.zeros_like(rate)
-    contacts, bodies = mechanics.signs.shape
+    geometry = mechanics.geometry
     return complementary_impulse(
         compliance,
         rate,
         zero,
         target=zero,
         touching=touching,
-        sweeps=2 * contacts if mechanics.geometry.coupled else 1,
+        sweeps=2 * len(geometry) if geometry.coupled else 1,
         # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
-        capacity=(2 * mechanics.dimension - 1) * bodies + 1,
+        capacity=(2 * geometry.dimension - 1) * geometry.bodies + 1,
     )[0]
 
 
@@ -99,7 +94,7 @@ def slip_end(
     mechanics: Mechanics, state: State, acceleration: Coordinates, resting: Bool[Array, "contacts"]
 ) -> Float[Array, ""]:
     """The time at which the first sliding contact starts to stick, ∞ without friction; forces change then."""
-    if mechanics.friction is None or not len(mechanics.signs):
+    if mechanics.friction is None or not len(resting):
         return jnp.asarray(jnp.inf, state.position.dtype)
     contacts = mechanics.rough(mechanics.geometry.jacobian(state.position))
     slip = contacts.across(contacts.relative(state.velocity))

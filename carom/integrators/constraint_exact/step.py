@@ -10,22 +10,23 @@ surface even if that is slightly before or after the step, so that the motion is
 parameters as long as the prescribed contacts are the same.
 """
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.errors import InputError
-from carom.integrators.base import ConservativeForce
+from carom.integrators.base import AbstractStepper, ConservativeForce, Mechanical, Touching
 from carom.integrators.constraint_exact.contact_times import (
     BY_GAP,
     EXCLUDED,
     PRESCRIBED,
     Modes,
-    affine_contact_times,
     contact_times,
 )
+from carom.integrators.constraint_exact.prescribed import prescribed_step
 from carom.integrators.constraint_exact.resting import (
     Mechanics,
     RestitutionLaw,
@@ -37,13 +38,17 @@ from carom.mechanics import (
     AbstractInertia,
     ContactGeometry,
     Masses,
+    Scene,
     contact_compliance,
     contact_rate,
-    friction_impulses,
     generalised_impulse,
     impact_impulse,
 )
+from carom.mechanics.friction import friction_impulses
 from carom.types import Coordinates, PerContact, Scalar, State
+
+MAX_IMPACTS = 8
+"""Default upper bound on the impacts resolved within one step."""
 
 
 class ImpactReport(NamedTuple):
@@ -78,7 +83,7 @@ def constraint_exact_step(
     geometry: ContactGeometry,
     restitution: PerContact | RestitutionLaw,
     friction: PerContact | None = None,
-    max_impacts: int = 8,
+    max_impacts: int = MAX_IMPACTS,
     grazing_speed: float = 1e-3,
     rest_speed: float = 1e-9,
     modes: Modes | None = None,
@@ -107,10 +112,7 @@ def constraint_exact_step(
     law = restitution if callable(restitution) else lambda rate: restitution
     if friction is not None and not isinstance(inertia, Masses):
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
-    signs = geometry.signs
-    mechanics = Mechanics(
-        inertia, force, geometry, law, friction, signs, state.position.shape[1], grazing_speed, rest_speed
-    )
+    mechanics = Mechanics(inertia, force, geometry, law, friction, grazing_speed, rest_speed)
     progress = _Progress(
         state,
         mechanics.acceleration(state.position),
@@ -167,16 +169,8 @@ def _advance_to_impact(
     geometry, inertia = mechanics.geometry, mechanics.inertia
     start, _ = held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
 
-    search = affine_contact_times if geometry.affine else contact_times
-    times, grazing = search(
-        geometry,
-        state,
-        start,
-        remaining,
-        resting,
-        modes,
-        step_size=step_size,
-        grazing_speed=mechanics.grazing_speed,
+    times, grazing = contact_times(
+        geometry, state, start, remaining, resting, modes, step_size, mechanics.grazing_speed
     )
     # A prescribed contact that does not close yet waits for the impact that makes it close.
     waits = grazing & (modes == PRESCRIBED)
@@ -205,7 +199,7 @@ def _advance_to_impact(
         restitution=jnp.where(plastic, 0, restitution),
         friction=mechanics.friction,
     )
-    velocity = before + inertia.solve(jnp.asarray(mechanics.signs.T) @ jnp.where(struck[:, None], impulse, 0))
+    velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
 
     rest_speed = mechanics.rest_speed
     slow = jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed
@@ -227,3 +221,82 @@ def _advance_to_impact(
             ),
         ),
     )
+
+
+class ConstraintExact(AbstractStepper):
+    """Velocity Verlet with impacts at the exact time of contact.
+
+    Velocity-dependent forces act in half steps before and after (Strang splitting), so that the path within
+    the step is that of a conservative force.
+    """
+
+    name: ClassVar[str] = "constraint_exact"
+    max_impacts: int | None = eqx.field(static=True, default=None)
+    """Within one step; by default the number of bodies plus one, at most `MAX_IMPACTS`: a body with more
+    impacts is taken to rest on the surface."""
+
+    @classmethod
+    def for_scene(cls, scene: Scene, *, max_impacts: int | None = None) -> "ConstraintExact":
+        return cls(max_impacts)
+
+    def stated(self) -> dict[str, Any]:
+        return {}
+
+    def enter(self, mechanism: Mechanical, state: State, step_size: Scalar) -> State:
+        return state
+
+    def leave(self, mechanism: Mechanical, before: State, after: State, contact: Touching) -> State:
+        return after
+
+    def step(
+        self,
+        mechanism: Mechanical,
+        state: State,
+        step_size: Scalar,
+        modes: Modes,
+        *,
+        most: int | None = None,
+    ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
+        started = State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
+        if most is None:
+            after, report = constraint_exact_step(
+                started,
+                step_size,
+                inertia=mechanism.inertia(),
+                force=mechanism.conservative_force,
+                geometry=mechanism.geometry,
+                restitution=mechanism.restitution_at,
+                friction=mechanism.friction_coefficient(),
+                max_impacts=self.max_impacts or min(len(state.position) + 1, MAX_IMPACTS),
+                modes=modes,
+            )
+            contact, instant = report.contact, report.instant
+        else:
+            after, instant = self._prescribed(mechanism, started, step_size, modes, most)
+            contact = modes == PRESCRIBED
+        return State(after.position, mechanism.dissipate(after.velocity, 0.5 * step_size)), contact, instant
+
+    def _prescribed(
+        self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, most: int
+    ) -> tuple[State, PerContact]:
+        """A step whose contacts are all prescribed or excluded; the cost does not grow with their number."""
+        happens, chosen = lax.top_k((modes == PRESCRIBED).astype(int), most)
+        inertia, friction = mechanism.inertia(), mechanism.friction_coefficient()
+        assert isinstance(inertia, Masses)
+
+        def restitution(rate: PerContact) -> PerContact:
+            # The other contacts need some rate at which the law is finite.
+            rates = jnp.full(modes.shape, -1.0, rate.dtype).at[chosen].set(rate)
+            return mechanism.restitution_at(rates)[chosen]
+
+        after, instants = prescribed_step(
+            state,
+            step_size,
+            masses=inertia.masses,
+            force=mechanism.conservative_force,
+            contacts=mechanism.geometry.rows.take(chosen),
+            happens=happens > 0,
+            restitution=restitution,
+            friction=None if friction is None else friction[chosen],
+        )
+        return after, jnp.full(modes.shape, 0.5, instants.dtype).at[chosen].set(instants)

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from carom.integrators.constraint_exact.contact_times import implicit_root
 from carom.integrators.event_driven.balls import Balls, Flight, dot, earliest, pick, separation
 from carom.integrators.event_driven.next_event import event_codes
-from carom.integrators.implicit_root import implicit_root
 from carom.mechanics import impact_impulse
 
 ReportKind = Literal["none", "contacts"]

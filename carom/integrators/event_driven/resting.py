@@ -32,7 +32,8 @@ from carom.integrators.event_driven.balls import (
     separation,
     within_edge,
 )
-from carom.mechanics import length, share_within
+from carom.mechanics import length
+from carom.mechanics.friction import share_within
 
 ITERATIONS = 400
 """Of the projected gradient method; where it has not converged by then, `_feasible` scales the velocities."""
