@@ -33,6 +33,7 @@ Touching = Bool[Array, "contacts"] | PerContact
 """Contacts of a step, as booleans or gates."""
 
 
+# A protocol, because mechanisms are models and lie in a layer above.
 @runtime_checkable
 class Mechanical(Protocol):
     """The interface of a mechanism that steppers use."""

@@ -147,6 +147,7 @@ class CDLagrange(AbstractStepper):
         reference = np.zeros((scene.bodies, scene.dimension))
         if scene.reference:
             reference = np.asarray(scene.reference, float)
+        # A model file states the options of the stepper; otherwise the scene has them.
         grid = stated.get("velocity_grid", scene.velocity_grid)
         return cls(reference, detection, grid, stated.get("projection", scene.projection))
 

@@ -67,6 +67,7 @@ class AbstractModel(eqx.Module):
     step_size: eqx.AbstractVar[float]
 
     def _repr_html_(self) -> str:
+        # Arrays are what training changes; everything else is fixed.
         scene, weights = self.scene, jax.tree.leaves(eqx.filter(self, eqx.is_inexact_array))
         size = f"bodies: {scene.bodies}, dimension: {scene.dimension}, candidate contacts: {scene.contacts}"
         rows = [
@@ -144,6 +145,7 @@ def rollout(model: AbstractModel, start: State, contact: Bool[Array, "steps sign
     def step(state, signal):
         return model.step(state, signal), signal
 
+    # Converted after all steps, in one batch: the states on the model's own grid are needed anyway.
     states, signals = repeat(step, model.enter(start), inputs=contact)
     return prepend(start, jax.vmap(model.leave)(*consecutive(states), signals))
 

@@ -26,6 +26,7 @@ from carom.types import Coordinates, State
 class LearnedInertia(eqx.Module):
     """M = L Lᵀ with L lower triangular and a positive diagonal, so that M is positive definite."""
 
+    # The diagonal as logarithms, the rest as it is; entries above the diagonal are ignored.
     raw: Float[Array, "coordinates coordinates"]
 
     @classmethod
@@ -90,6 +91,7 @@ class CDLagrangeNetwork(AbstractModel):
     ):
         size, (potential_key, contact_key) = scene.coordinates, jax.random.split(key)
         self.potential = potential_network(size, hidden=hidden, activation=activation, key=potential_key)
+        # Without candidates there is nothing to predict, and a network without outputs has no gradient.
         self.contact = NoContact()
         if scene.contacts:
             self.contact = CandidateContact(scene, hidden=contact_hidden, key=contact_key)
@@ -155,7 +157,7 @@ class CDLagrangeNetwork(AbstractModel):
             inertia=inertia,
             force=self.force,
             geometry=scene.geometry,
-            detect=lambda position, velocity: contact,
+            detect=lambda position, velocity: contact,  # given, by the touch sensor or by the signal
             impulse=self._impulse,
             project=project,
         )[0]

@@ -87,6 +87,7 @@ class BodyTouch(AbstractContactSignal):
     bodies: int = eqx.field(static=True)
 
     def __init__(self, bodies: int, dimension: int, *, hidden: tuple[int, ...], key: Key[Array, ""]):
+        # Rectified units, as in the paper; the potential needs smooth ones, a signal does not.
         self.network = perceptron((2 * bodies * dimension, *hidden, bodies), activation="relu", key=key)
         self.bodies = bodies
 
@@ -128,6 +129,7 @@ class GeometricContact(AbstractContactSignal):
         """
         incidence = jnp.asarray(self.geometry.incidence)
         possible = jnp.all(touch[None, :] | ~incidence, axis=1)
+        # With one candidate per body its touch leaves no choice.
         if not self.geometry.coupled:
             return possible
         gap = self.geometry.gap(position)

@@ -59,6 +59,7 @@ def fused_forecast(
 ) -> Forecast:
     """As `carom.models.forecast_many`, for a model that `is_fusible`; `interpret` works without a GPU."""
     scene, count = model.scene, len(starts.position)
+    # Half kicks at both ends stay outside the kernel: they are a batch of their own.
     entered = jax.vmap(model.enter)(starts)
     # The last block is padded with copies, whose motions are discarded.
     rows = jnp.minimum(jnp.arange(-(-count // BLOCK) * BLOCK), count - 1)
@@ -163,6 +164,7 @@ def contact_effects(scene: Scene) -> tuple[ContactEffect, ...]:
 
 def _add_effects(values: list, touching: list, effects: list, inputs: list) -> list:
     """Add offset + matrix · inputs of every touching contact; zeros cost nothing."""
+    # Written out entry by entry: a matrix this small would not fill a tensor core.
     result = list(values)
     for active, (offset, matrix) in zip(touching, effects, strict=True):
         for i, row in enumerate(matrix):
@@ -183,6 +185,7 @@ def _potential_rows(model: CDLagrangeNetwork) -> Float[Array, "rows units"]:
     exponent = -twice / math.log(2) * jnp.column_stack([potential.weight, potential.bias])
     contribution = twice**2 * potential.output[:, None] * potential.weight
     rows = jnp.column_stack([exponent, contribution]).T
+    # Units of padding have output weight 0, so they add nothing.
     return jnp.pad(rows, ((0, 0), (0, -potential.hidden % UNITS)))
 
 

@@ -16,12 +16,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction
 from carom.errors import InputError
-from carom.forces import (
-    AbstractDissipation,
-    AbstractForce,
-    AbstractLearnedPotential,
-    AbstractPotential,
-)
+from carom.forces import AbstractDissipation, AbstractForce, AbstractLearnedPotential, AbstractPotential
 from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED, AbstractStepper, ConstraintExact, Modes
 from carom.mechanics import ContactGeometry, Masses, Points, Scene, part_named
 from carom.models.base import AbstractModel
@@ -82,6 +77,7 @@ class Mechanism(AbstractModel):
         stepper: AbstractStepper | None = None,
     ) -> "Mechanism":
         """What a scene states, with these forces; laws and stepper as the scene has them by default."""
+        # Without friction there are no tangential formulas at all, which compile and run faster.
         if friction is None and scene.friction > 0:
             friction = CoulombFriction.for_scene(scene)
         return cls(  # pyright: ignore[reportCallIssue]
@@ -127,19 +123,21 @@ class Mechanism(AbstractModel):
     @property
     def scene(self) -> Scene:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The scene, with the numbers that this mechanism has; laws that no scene can state are left out."""
-        masses = np.exp(np.asarray(self.bodies.log_mass, float))
-        stated = self.restitution.value if isinstance(self.restitution, ConstantRestitution) else np.ones(1)
+
+        def typical(law: ConstantRestitution | CoulombFriction, none: float) -> float:
+            # A scene has one number for all contacts; estimates of several may differ.
+            return float(np.median(law.value)) if np.size(law.value) else none
+
+        restitution = (
+            typical(self.restitution, 1.0) if isinstance(self.restitution, ConstantRestitution) else 1.0
+        )
         return Scene(
             bodies=self.geometry.bodies,
             dimension=self.geometry.dimension,
             candidates=self.geometry.candidates,
-            masses=tuple(float(mass) for mass in masses),
-            restitution=float(np.clip(np.median(stated), 0, 1)) if np.size(stated) else 1.0,
-            friction=0.0
-            if self.friction is None
-            else float(np.median(self.friction.value))
-            if np.size(self.friction.value)
-            else 0.0,
+            masses=tuple(np.exp(np.asarray(self.bodies.log_mass, float)).tolist()),
+            restitution=float(np.clip(restitution, 0, 1)),
+            friction=0.0 if self.friction is None else typical(self.friction, 0.0),
             **self.stepper.stated(),
         )
 
@@ -186,6 +184,7 @@ class Mechanism(AbstractModel):
         """The same with walls whose normals may be learned."""
         if self.geometry.edged:
             raise InputError("The normals of walls with edges cannot be learned.")
+        # Tilts are added to the stated normals, so that 0 is the scene as it was.
         zero = np.zeros((len(self.geometry), self.geometry.dimension))
         return eqx.tree_at(lambda m: m.geometry.tilt, self, zero, is_leaf=lambda x: x is None)
 
@@ -222,6 +221,7 @@ class Mechanism(AbstractModel):
         masses = self.bodies.masses
         for part in self.forces:
             if isinstance(part, AbstractDissipation):
+                # One flow after another: the error of that splitting is of second order in the step.
                 velocity = part.flow(velocity, masses, duration)
         return velocity
 
@@ -243,6 +243,7 @@ class Mechanism(AbstractModel):
 
     def step(self, state: State, contact: Signal) -> State:
         """One step with its contacts prescribed: those named happen, no other does."""
+        # A soft signal cannot make half of an impact: it happens where it is likelier than not.
         modes = jnp.where(contact > 0.5 if contact.dtype != bool else contact, PRESCRIBED, EXCLUDED)
         return self.move(state, self.step_size, modes)[0]
 

@@ -44,6 +44,7 @@ class VariationalIntegratorNetwork(AbstractModel):
         activation: Activation = "tanh",
         key: Key[Array, ""],
     ):
+        # Contacts are ignored, as in the published method: it is the smooth baseline.
         require_choice("scheme", scheme, Scheme)
         self.potential = potential_network(scene.coordinates, hidden=hidden, activation=activation, key=key)
         self.contact = NoContact()

@@ -53,6 +53,7 @@ def prescribed_step(
     acceleration = inverse * force(state.position)
     remaining = jnp.asarray(step_size, state.position.dtype)
     instants = jnp.full(happens.shape, 0.5, state.position.dtype)
+    # Unrolled: there are one or two contacts, and each pass has at most one impact.
     for _ in range(len(happens)):
         times, grazing = _meeting_times(contacts, state, acceleration, remaining, step_size, grazing_speed)
         # A contact that does not close yet waits for the impact that makes it close.
@@ -63,10 +64,8 @@ def prescribed_step(
         duration = jnp.sum(jnp.where(struck, times, 0))
         state, acceleration = glide(state, acceleration, duration)
         remaining = remaining - duration
-        velocity = state.velocity + _impact(
-            contacts, state, inverse, struck, restitution=restitution, friction=friction
-        )
-        state = State(state.position, velocity)
+        change = _impact(contacts, state, inverse, struck, restitution=restitution, friction=friction)
+        state = State(state.position, state.velocity + change)
         instants = jnp.where(struck, 1 - remaining / step_size, instants)
         happens = happens & ~struck
     return glide(state, acceleration, remaining)[0], instants
@@ -99,6 +98,7 @@ def _meeting_times(
         slope = jnp.minimum(rate_at(time), -grazing_speed)
         return jnp.clip(time - gap_at(*fixed, time) / slope, *lax.stop_gradient((low, high)))
 
+    # From the middle of the step, which is nearest to wherever the impact is.
     start = jnp.broadcast_to(0.5 * lax.stop_gradient(remaining), r.shape[:1])
     root = lax.stop_gradient(lax.fori_loop(0, NEWTON_STEPS, approach, start))
     slope = rate_at(root)

@@ -65,6 +65,7 @@ def held_acceleration(
         held = contacts.along(relative + contacts.mobility @ force)
         gap_acceleration = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
         return acceleration + mechanics.inertia.solve(contacts.momentum(force)), gap_acceleration
+    # Without friction the scalar form is enough, and much smaller.
     compliance = contact_compliance(mechanics.inertia, jacobian)
     gap_acceleration = contact_rate(jacobian, acceleration)
     reaction = stopping_impulses(mechanics, compliance, gap_acceleration, resting)

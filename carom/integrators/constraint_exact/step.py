@@ -125,6 +125,7 @@ def constraint_exact_step(
     def advance(progress: _Progress, index: Array) -> tuple[_Progress, None]:
         return _advance_to_impact(mechanics, progress, step_size, index >= max_impacts), None
 
+    # A scan of fixed length, not a while loop, which would have no derivatives in reverse mode.
     # Beyond the bound, impacts are plastic; a body that rests on one surface may still slide to another.
     plastic = min(len(none), 4) if geometry.coupled else 1
     progress, _ = lax.scan(advance, progress, jnp.arange(max_impacts + plastic))
@@ -199,26 +200,25 @@ def _advance_to_impact(
         restitution=jnp.where(plastic, 0, restitution),
         friction=mechanics.friction,
     )
+    # One contact at a time: simultaneous impacts follow each other at intervals of 0.
     velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
 
     rest_speed = mechanics.rest_speed
     slow = jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed
     still_resting = resting & (gap_acceleration <= 0) & slow
-    comes_to_rest = struck & plastic & (modes == BY_GAP)
+    comes_to_rest, occurs = struck & plastic & (modes == BY_GAP), struck & (modes == PRESCRIBED)
     return _Progress(
         State(position, velocity),
         arrived,
         remaining - duration,
         still_resting | comes_to_rest,
         # A prescribed impact occurs once; its contact is inactive for the rest of the step.
-        jnp.where(struck & (modes == PRESCRIBED), EXCLUDED, modes),
+        jnp.where(occurs, EXCLUDED, modes),
         ImpactReport(
             contact=report.contact | struck | (resting & (gap_acceleration < -rest_speed)),
             exhausted=report.exhausted | (due & last),
             grazing=report.grazing | (due & jnp.any(struck & grazing)),
-            instant=jnp.where(
-                struck & (modes == PRESCRIBED), 1 - (remaining - duration) / step_size, report.instant
-            ),
+            instant=jnp.where(occurs, 1 - (remaining - duration) / step_size, report.instant),
         ),
     )
 

@@ -141,6 +141,7 @@ def separation(
     if len(difference) == 1:
         side = jnp.where(first < second, 1, -1).astype(difference.dtype)
         return jnp.broadcast_to(side[None], difference.shape), side * difference[0]
+    # Centres that coincide have no direction: the normal is 0 there instead of NaN.
     distance = length(difference, axis=0)
     return difference / jnp.where(distance > 0, distance, 1)[None], distance
 
@@ -159,6 +160,7 @@ def plane_motion(balls: Balls, flight: Flight, radii: Float[Array, "..."]):
         return sum(components, start=jnp.zeros(shape, vector.dtype))
 
     gap = along(flight.position) - balls.offsets.reshape(shape) - radii[None]
+    # Planes do not move, so rate and acceleration have no further terms.
     acceleration = jnp.zeros_like(gap) if flight.acceleration is None else along(flight.acceleration)
     return gap, along(flight.velocity), acceleration
 

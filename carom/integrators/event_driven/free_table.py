@@ -57,6 +57,7 @@ def free_motion(
     """
     steps, (scenes, bodies) = len(intervals), position.shape[1:]
     size = min(max(SHORTEST, WINDOW // bodies), steps)
+    # Intervals of length 0 at the end repeat the last sample, and are cut off.
     padded = jnp.pad(intervals, (0, -steps % size)).reshape(-1, size)
     times, events = _first_plan(balls, Flight(position, velocity, None), options)
     never, now = jnp.zeros((scenes,), bool), jnp.zeros((scenes,), position.dtype)
@@ -69,6 +70,7 @@ def free_motion(
         window, unfinished = _through(balls, window, options, instants)
         samples = _samples(phase, window.flights, instants)
         end = instants[-1]
+        # Every window has a clock of its own, so that times keep their digits.
         phase = jnp.concatenate(_flight(window.phase).after(jnp.broadcast_to(end, now.shape))[:2])
         times = window.times - lax.stop_gradient(end)
         return (phase, times, window.events, exhausted | unfinished, window.grazing), samples
@@ -115,6 +117,7 @@ def _through(
     def resolve(window):
         return _resolve_exhausted(balls, window, options, instants, left)
 
+    # Hardly ever needed, and a cluster of all bodies is expensive.
     return lax.cond(jnp.any(left), resolve, lambda window: window, window), left
 
 
@@ -137,6 +140,7 @@ def _impact(balls: Balls, window: _Window, options: Options, instants: Float[Arr
     phase = _set(window.phase, jnp.where(struck, place, nowhere), after)
     slot = jnp.sum(instants[None] < lax.stop_gradient(clock)[:, None], axis=1, dtype=jnp.int32)
     row = jnp.where(struck, slot[:, None] * nowhere + place, nowhere * len(instants))
+    # A later impact before the same sample overwrites the earlier one: only the last flight is sampled.
     flights = window.flights.reshape(-1, len(after))
     flights = flights.at[row].set(jnp.moveaxis(after, 0, -1), mode="drop", unique_indices=True)
 

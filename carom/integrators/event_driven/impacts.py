@@ -47,15 +47,6 @@ class Event(NamedTuple):
         return same[:, 0] & self.active[:, None], same[:, 1] & self.with_body[:, None]
 
 
-class Meeting(NamedTuple):
-    """Two bodies, or a body and a plane, at one instant, seen from the first body."""
-
-    normal: Float[Array, "dimension scenes"]
-    gap: Float[Array, "scenes"]
-    relative: Float[Array, "dimension scenes"]
-    rate: Float[Array, "scenes"]
-
-
 def first_event(
     balls: Balls,
     times: Float[Array, "scenes bodies"],
@@ -70,6 +61,7 @@ def first_event(
     with_body = happens & (code < balls.bodies)
     with_plane = happens & (code >= balls.bodies) & (code < codes.edge)
     passes = happens & (code >= codes.edge) & (code < codes.halt)
+    # Clipped, since gathers need a valid index even where there is no plane.
     plane = jnp.clip(code - jnp.where(passes, codes.edge, balls.bodies), 0, max(balls.planes - 1, 0))
     subjects = jnp.stack([first, jnp.where(with_body, code, first)], axis=1)
     return Event(time, code, subjects, plane, active, happens, with_body, with_body | with_plane, passes)
@@ -85,18 +77,19 @@ def outdated(balls: Balls, events: Int[Array, "scenes bodies"], event: Event) ->
     return jnp.where(changed, event_codes(balls).unknown, events)
 
 
-def meeting(balls: Balls, pair: Flight, event: Event) -> Meeting:
-    """Gap, normal and relative velocity of the two bodies of an event, or of its body and its plane."""
+def meeting(balls: Balls, pair: Flight, event: Event):
+    """Gap, normal, relative velocity and its rate, of the two bodies of an event or of its body and plane."""
     own, radii = pair.position[..., 0], balls.radii[event.subjects]
     normal, distance = separation(own - pair.position[..., 1], *event.subjects.T)
     gap, relative = distance - radii[:, 0] - radii[:, 1], pair.velocity[..., 0] - pair.velocity[..., 1]
     if balls.planes:
+        # Both cases are computed and one is selected: scenes of a batch are at different events.
         facing = balls.normals[event.plane].T
         normal = jnp.where(event.with_body[None], normal, facing)
         clearance = dot(facing, own) - balls.offsets[event.plane] - radii[:, 0]
         gap = jnp.where(event.with_body, gap, clearance)
         relative = jnp.where(event.with_body[None], relative, pair.velocity[..., 0])
-    return Meeting(normal, gap, relative, dot(normal, relative))
+    return gap, normal, relative, dot(normal, relative)
 
 
 def exact_instant(
@@ -110,13 +103,14 @@ def exact_instant(
     """
     # The prediction carries no derivative: the Newton step at the event does.
     elapsed = lax.stop_gradient(jnp.where(event.active, jnp.maximum(event.time - clock, 0), 0))
-    there = meeting(balls, pair.after(elapsed), event)
-    rate = lax.stop_gradient(there.rate)
+    gap, _, _, rate = meeting(balls, pair.after(elapsed), event)
+    rate = lax.stop_gradient(rate)
     slope = jnp.where(event.passes, jnp.maximum(rate, grazing_speed), jnp.minimum(rate, -grazing_speed))
-    root = implicit_root(elapsed, jnp.where(event.hits | event.passes, there.gap, 0), slope)
+    root = implicit_root(elapsed, jnp.where(event.hits | event.passes, gap, 0), slope)
     value = jnp.where(jnp.abs(rate) < grazing_speed, elapsed, jnp.maximum(root, 0))
     exact = root + lax.stop_gradient(value - root)
     if pair.acceleration is not None:
+        # The end of a slide is no root of a gap, but where v + a τ vanishes: τ = −v²/(v·a).
         square, slowing = (dot(pair.velocity, x)[:, 0] for x in (pair.velocity, pair.acceleration))
         halts = event.happens & (event.code == event_codes(balls).halt)
         exact = jnp.where(halts, square / jnp.where(halts, -slowing, 1), exact)
@@ -132,19 +126,19 @@ def velocities_after(
     rest_speed: float,
 ) -> Float[Array, "dimension scenes 2"]:
     """The velocities of both bodies after an impact, without rebound where it is `plastic` or slow."""
-    there = meeting(balls, pair, event)
+    _, normal, relative, rate = meeting(balls, pair, event)
     inverse = 1 / balls.masses[event.subjects]
     # A plane is a second body of infinite mass.
     inverse = inverse.at[:, 1].set(jnp.where(event.with_body, inverse[:, 1], 0))
-    stops = -balls.restitution * there.rate <= rest_speed
+    stops = -balls.restitution * rate <= rest_speed
     impulse = impact_impulse(
-        there.normal,
-        there.relative,
+        normal,
+        relative,
         inverse[:, 0] + inverse[:, 1],
         restitution=jnp.where(stops if plastic is None else stops | plastic, 0, balls.restitution),
         friction=balls.friction,
         axis=0,
     )
     # Rounding may have turned a graze around; a contact that opens exerts no impulse.
-    impulse = jnp.where(event.hits & (there.rate < 0), impulse, 0)
+    impulse = jnp.where(event.hits & (rate < 0), impulse, 0)
     return pair.velocity + jnp.stack([inverse[None, :, 0] * impulse, -inverse[None, :, 1] * impulse], axis=-1)

@@ -129,6 +129,7 @@ def event_driven_motion(
     """
     options = Options(max_impacts, grazing_speed, rest_speed, neighbours, report)
     position, velocity = (jnp.moveaxis(x, -1, 0) for x in (start.position, start.velocity))
+    # On a free table nothing comes to rest, so that scenes need not wait for each other at every sample.
     if balls.gravity is None and report == "none" and len(intervals):
         samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, options)
         return samples, EventReport(None, exhausted, grazing, jnp.zeros_like(grazing))
@@ -165,6 +166,7 @@ def _begin(balls: Balls, flight: Flight, report: ReportKind) -> Progress:
 def _step(balls: Balls, progress: Progress, options: Options, interval: Float[Array, ""]) -> Progress:
     """From one sample to the next."""
     end = lax.stop_gradient(interval)
+    # Clocks restart at every sample: times near 0 keep their digits in long motions.
     fresh = _begin(balls, progress.flight, options.report)
     if options.neighbours is not None:
         progress = _among_neighbours(balls, fresh, options, end, options.neighbours)
@@ -181,6 +183,7 @@ def _step(balls: Balls, progress: Progress, options: Options, interval: Float[Ar
 
 def _events(balls: Balls, progress: Progress, options: Options, end: Float[Array, ""]) -> Progress:
     """All events up to the end of the step, or as long as neighbour lists are valid."""
+    # Every body may make its impacts, look again after those of others, and join a cluster.
     bound = 4 * balls.bodies * (options.max_impacts + balls.bodies)
     if balls.gravity is not None:
         # Bodies with different accelerations look for meetings only so far ahead, and then again.
@@ -265,6 +268,7 @@ def _next_event(
     struck = (first & event.hits[:, None]) | second
     impacts = progress.impacts + struck.astype(jnp.int32)
     repeated = jnp.max(jnp.where(struck, impacts, 0), axis=1)
+    # First without rebound; what goes on colliding even so is resolved as a cluster.
     plastic = repeated > options.max_impacts
     # Bodies pressed together at rest, and bodies that do not stop bouncing, become a cluster or join one.
     joins = (event.happens & (event.code == event_codes(balls).press))[:, None] & first
@@ -293,6 +297,7 @@ def _next_event(
         values = _select(second, new[..., 1, None], values)
         return _select(first, new[..., 0, None], values)
 
+    # Planned with the path after the impact: `progress` still has the one before it.
     after = pair._replace(velocity=velocity)
     progress = _plan(balls, progress, options, end, put, event.subjects, after)
     scenes = resolves | progress.unplanned
@@ -306,6 +311,7 @@ def _next_event(
         )
         return _plan(balls, progress, options, end, lambda old, new: _select(scenes[:, None], new, old))
 
+    # Looking at all pairs of bodies costs their square: only where some scene needs it.
     return lax.cond(jnp.any(scenes), replan, lambda p: p, progress)
 
 
@@ -349,6 +355,7 @@ def _plan(
     moving = progress.flight if own is None else own
     if moving.acceleration is not None:
         held, closed, pushes = supported(balls, moving, balls.radii[subjects], rest_speed=options.rest_speed)
+        # Bodies of a cluster are held by its velocities, not by the planes.
         moving = jax.tree.map(lambda new, old: jnp.where(clustered[None], old, new), held, moving)
         closed, pushes = closed & ~clustered[None], pushes & ~clustered[None]
         nothing = jnp.zeros((balls.planes, *progress.times.shape), bool)
@@ -390,6 +397,7 @@ def _within_energy(balls: Balls, flight: Flight, progress: Progress, scenes: Boo
     kinetic, potential = _energies(balls, flight, progress.clustered)
     left = (progress.cluster_energy - potential) / jnp.where(kinetic > 0, kinetic, 1)
     slower = progress.clustered & (scenes & (kinetic > 0))[:, None]
+    # Energy that was lost to rounding or to an impact is not given back: at most 1.
     factor = jnp.where(slower, jnp.sqrt(jnp.clip(left, 0, 1))[:, None], 1)
     return flight._replace(velocity=factor[None] * flight.velocity)
 
@@ -399,11 +407,10 @@ def _resolve_clusters(balls: Balls, progress: Progress, options: Options, end, m
     flight, others, rest_speed = progress.flight, progress.others, options.rest_speed
     cluster = touching_cluster(balls, flight, members, others, rest_speed=rest_speed) & scenes[:, None]
     energy = sum(_energies(balls, flight, cluster))
-    velocity, pushes = resolve_cluster(
-        balls, flight, cluster, others, end - progress.clock, rest_speed=rest_speed
-    )
-    velocity = jnp.where(cluster[None], velocity, flight.velocity)
+    remaining = end - progress.clock
+    velocity, pushes = resolve_cluster(balls, flight, cluster, others, remaining, rest_speed=rest_speed)
     if flight.acceleration is not None:
+        # Velocities of a cluster contain the fall of the whole rest of the step: they are constant.
         flight = flight._replace(acceleration=jnp.where(cluster[None], 0, flight.acceleration))
     bodies, planes = jnp.split(pushes, [pushes.shape[-1] - balls.planes], axis=-1)
     if others is not None and progress.report.contact is not None:

@@ -25,6 +25,7 @@ class NeighbourLists(NamedTuple):
         """When they expire if no body gains speed by an impact, at most the limit."""
         clock = lax.stop_gradient(clock)
         speed = greatest_speed(flight, limit - clock)
+        # Two bodies approach each other with at most twice the greatest speed.
         left = (0.5 * self.margin - self.travelled) / jnp.where(speed > 0, speed, 1)
         return jnp.where(speed > 0, jnp.minimum(clock + left, limit), limit)
 
@@ -34,6 +35,7 @@ def greatest_speed(flight: Flight, duration: Float[Array, "scenes"]) -> Float[Ar
     flight, duration = lax.stop_gradient((flight, duration))
     speed = jnp.sqrt(dot(flight.velocity, flight.velocity))
     if flight.acceleration is not None:
+        # By the triangle inequality: gravity may not point along the velocity.
         speed = speed + duration[:, None] * jnp.sqrt(dot(flight.acceleration, flight.acceleration))
     return jnp.max(speed, axis=1)
 
@@ -47,6 +49,7 @@ def neighbour_lists(
     next but one, and so on, until no two are near along that axis. Unused entries name the body itself.
     """
     scenes, bodies = position.shape[1:]
+    # One axis is enough: a grid of cells would need a bound on the bodies of each.
     order = jnp.argsort(position[0], axis=1).astype(jnp.int32)
     sorted_position = jnp.take_along_axis(position, order[None], axis=2)
     radius = radii[order]

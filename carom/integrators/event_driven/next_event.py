@@ -80,6 +80,7 @@ def next_events(
     def sooner(other: Float[Array, "scenes subjects"], code):
         return jnp.minimum(time, other), jnp.where(other < time, code, event)
 
+    # Events are compared one kind at a time: an array over all kinds would be the largest of all.
     if balls.planes:
         hit, plane = earliest(_plane_hits(balls, own, radii, closed), 0)
         if clustered is not None:
@@ -93,6 +94,7 @@ def next_events(
             time, event = sooner(jnp.where(closed[plane], leaves, jnp.inf), codes.edge + end)
         assert own.acceleration is not None
         slowing, square = -dot(own.velocity, own.acceleration), dot(own.velocity, own.velocity)
+        # Coulomb friction is constant along a slide, so its end is known.
         slides = jnp.any(closed, axis=0) & (balls.friction > 0) & (slowing > 0) & (square > rest_speed**2)
         halt = jnp.where(slides, square / jnp.where(slides, slowing, 1), jnp.inf)
         time, event = sooner(halt, codes.halt)
@@ -124,6 +126,7 @@ def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, ot
     difference = own.position[..., None] - of_others(flight.position, others)
     velocity = own.velocity[..., None] - of_others(flight.velocity, others)
     tolerance = gap_tolerance(own.position)[..., None]
+    # On a free table nothing accelerates: the root of a quadratic, as below where accelerations agree.
     if flight.acceleration is None and len(difference) > 1:
         times = _straight_meetings(difference, velocity, reach, tolerance)
         return _first_meeting(times, possible, others, subjects)
@@ -138,6 +141,7 @@ def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, ot
     turning = (dot(velocity, velocity) - rate**2) / jnp.where(distance > 0, distance, 1)
     gap_acceleration, square = dot(normal, acceleration) + turning, dot(acceleration, acceleration)
     differs = square > 0
+    # Relative to the accelerations: they have any unit, and rounding must not press.
     presses = gap_acceleration < -1e-9 * jnp.sqrt(square)
     pressed = differs & (gap <= tolerance) & (jnp.abs(rate) <= rest_speed) & presses
     codes = event_codes(balls)
@@ -180,6 +184,7 @@ def _straight_meetings(difference, velocity, reach, tolerance):
     discriminant = closing**2 - square * outside
     rounding = ROUNDING * float(jnp.finfo(reach.dtype).eps) * reach
     meets = (discriminant > 0) & (closing < jnp.where(outside > 2 * reach * tolerance, 0, -rounding))
+    # c/(√D − b) instead of (−b − √D)/a, which cancels for a slow approach.
     root = jnp.sqrt(jnp.where(meets, discriminant, 0)) - closing
     return jnp.where(meets, jnp.maximum(outside, 0) / jnp.where(meets, root, 1), jnp.inf)
 
@@ -198,6 +203,7 @@ def _bent_meetings(difference, velocity, acceleration, reach, gap, sought, end):
         here = there(time)
         return dot(here, velocity + time[None] * acceleration) / jnp.maximum(length(here, axis=0), 1e-300)
 
+    # Where the bodies separate again before the end, the gap is negative only around the dip.
     end = first_dip(gaps_at, rates_at, end)
     closes = sought & (gaps_at(end) < 0)
     return jnp.where(closes, bracketed_root(gaps_at, rates_at, jnp.maximum(gap, 0), end, closes), jnp.inf)

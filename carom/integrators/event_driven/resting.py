@@ -52,6 +52,7 @@ def supported(
     """
     gap, rate, _ = plane_motion(balls, flight._replace(acceleration=None), radii)
     tolerance = gap_tolerance(flight.position)
+    # Faster ones are impacts still to come, or bodies that have just rebounded.
     closed = (gap <= tolerance[None]) & in_front(balls, gap) & (jnp.abs(rate) <= rest_speed)
     for plane, end in balls.edges:
         closed = closed.at[plane].set(closed[plane] & within_edge(gap[end], rate[end], tolerance))
@@ -65,6 +66,7 @@ def supported(
         position = position - jnp.where(closed[plane], drift[plane], 0)[None] * normal
         return position, velocity - jnp.where(closed[plane], dot(normal, velocity), 0)[None] * normal
 
+    # A loop over planes, not a Python one: stairs have many, and each copy would be compiled.
     position, velocity = lax.fori_loop(0, balls.planes, snap, (flight.position, flight.velocity))
     speed = length(velocity, axis=0)
     slides = speed > rest_speed
@@ -158,10 +160,12 @@ def resolve_cluster(
     The contacts have those with the other bodies first, then the planes. No derivatives.
     """
     balls, flight, remaining = lax.stop_gradient((balls, flight, remaining))
+    # Divisors: the rest of a step may be 0.
     time = jnp.maximum(remaining, jnp.finfo(remaining.dtype).tiny)[:, None]
     free = jnp.where(cluster[None], flight.velocity + time[None] * balls.field[:, None, None], 0)
     contacts = _contacts(balls, flight, cluster, others, time)
     speed, inverse = length(free, axis=0), jnp.where(cluster, 1 / balls.masses[None], 0)
+    # Others cannot close within the step, and would only slow down the iteration.
     reachable = contacts.gap <= time[..., None] * (speed[..., None] + contacts.theirs(speed))
     near = contacts.real & reachable
     # The diagonal that dominates the compliance, row by row: with it a step for all contacts at once is safe.
@@ -202,6 +206,7 @@ def resolve_cluster(
     start = 0, nothing, nothing, jnp.ones_like(remaining), jnp.any(near)
     impulse = lax.while_loop(unfinished, iterate, start)[1]
     velocity = _feasible(contacts, flight, velocity_of(impulse), relative)
+    # What the iteration left of a heap at rest would make it creep.
     velocity = jnp.where(length(velocity, axis=0)[None] > rest_speed, velocity, 0)
     return jnp.where(cluster[None], velocity, flight.velocity), jnp.any(impulse != 0, axis=0)
 
