@@ -409,6 +409,8 @@ def _resolve_clusters(balls: Balls, progress: Progress, options: Options, end, m
     energy = sum(_energies(balls, flight, cluster))
     remaining = end - progress.clock
     velocity, pushes = resolve_cluster(balls, flight, cluster, others, remaining, rest_speed=rest_speed)
+    # Selected again here: the result has no derivatives, and other bodies keep theirs.
+    velocity = jnp.where(cluster[None], velocity, flight.velocity)
     if flight.acceleration is not None:
         # Velocities of a cluster contain the fall of the whole rest of the step: they are constant.
         flight = flight._replace(acceleration=jnp.where(cluster[None], 0, flight.acceleration))
