@@ -37,6 +37,7 @@ class ConstantRestitution(AbstractRestitution):
     """
 
     name: ClassVar[str] = "restitution"
+    # Bounds instead of a transform: e = 0 and e = 1 are possible, and a sigmoid never reaches them.
     value: Float[Values, "contacts"] = parameter(
         "restitution", "restitution", lower=0.0, upper=1.0, mean=0.5, pooled=True
     )

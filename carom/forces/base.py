@@ -39,5 +39,6 @@ class AbstractDissipation(AbstractForce):
 
     def acceleration(self, velocity: Coordinates, masses: PerBody) -> Coordinates:
         """dv/dt at the beginning of the flow."""
+        # The derivative of the flow at 0, so that a force is stated once.
         now = jnp.zeros((), velocity.dtype)
         return jax.jvp(lambda t: self.flow(velocity, masses, t), (now,), (jnp.ones_like(now),))[1]

@@ -29,4 +29,5 @@ class QuadraticDrag(AbstractDissipation):
         return cls(np.zeros(scene.bodies))
 
     def flow(self, velocity: Coordinates, masses: PerBody, duration: Scalar) -> Coordinates:
+        # The exact solution, stable for any step; an explicit step would reverse fast bodies.
         return velocity / (1 + duration * self.coefficient * length(velocity))[:, None]

@@ -32,4 +32,5 @@ class UniformGravity(AbstractPotential):
         return -jnp.sum(masses * (position @ self.acceleration))
 
     def gradient(self, position: Coordinates, masses: PerBody) -> Coordinates:
+        # Written out: a step evaluates the force, and never the energy.
         return -masses[:, None] * jnp.asarray(self.acceleration, position.dtype)[None]

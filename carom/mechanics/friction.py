@@ -49,6 +49,7 @@ def share_within(limit: Float[Array, "*any"], size: Float[Array, "*any"]) -> Flo
 
 def length(vectors: Float[Array, "... dimension"], *, axis: int = -1) -> Float[Array, "..."]:
     """|x| along an axis, with derivative 0 where x = 0."""
+    # jnp.linalg.norm has the derivative NaN at 0, where bodies at rest are.
     square = jnp.sum(vectors**2, axis=axis)
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
 
@@ -155,6 +156,7 @@ def holding_forces(
     # At the onset of sliding friction opposes the impending motion.
     starts = -across / jnp.where(length(across) > 0, length(across), 1)[:, None]
     direction = jnp.where(slides[:, None], direction, starts)
+    # The sweeps converge slowly and are not differentiated; what they decide is enough for one linear system.
     identity = jnp.eye(dimension, dtype=free.dtype)
     outer = normal[:, :, None] * normal[:, None, :]
     # Rows of the system: a = 0 if sticking; n·a = 0 and ρ_t = −μ ρ_n × direction if sliding; else ρ = 0.
@@ -169,6 +171,7 @@ def holding_forces(
     right = -jnp.einsum("cab,cb->ca", acts, free).ravel()
     solved = jnp.linalg.solve(lax.stop_gradient(square), lax.stop_gradient(right))
     scale = jnp.max(jnp.abs(swept), initial=0.0)
+    # A contact at the verge of sticking may be decided wrongly: then the sweeps are the better answer.
     agrees = jnp.max(jnp.abs(solved - swept.ravel()), initial=0.0) <= 1e-4 * scale
     # Redundant contacts make the system singular: replacing it first keeps NaN out of the derivatives.
     exact = jnp.linalg.solve(jnp.where(agrees, square, unit), right).reshape(swept.shape)

@@ -167,6 +167,7 @@ class ContactGeometry(eqx.Module):
 
     normal: Float[Values, "contacts dimension"]
     """Of walls; 1 for pairs on a line."""
+    # Edges are never estimated, so they are no parameters.
     edge_normal: Float[Values, "contacts edges dimension"]
     edge_offset: Float[Values, "contacts edges"]
     joined: tuple[tuple[int, ...], ...] = eqx.field(static=True)
@@ -181,9 +182,8 @@ class ContactGeometry(eqx.Module):
         walls = [c for c in candidates if isinstance(c, Wall)]
         along = (1.0,) + (0.0,) * (dimension - 1)
         count, edges = len(candidates), max((len(wall.edges) for wall in walls), default=0)
-        self.normal = np.array(
-            [c.normal if isinstance(c, Wall) else along for c in candidates], float
-        ).reshape(count, dimension)
+        normals = [c.normal if isinstance(c, Wall) else along for c in candidates]
+        self.normal = np.array(normals, float).reshape(count, dimension)
         # Offsets are JAX arrays in systems whose parameters are traced.
         offsets = [c.offset for c in candidates]
         traced = any(isinstance(offset, jax.Array) for offset in offsets)
@@ -263,6 +263,7 @@ class ContactGeometry(eqx.Module):
     @property
     def rows(self) -> Contacts:
         """The contacts as arrays."""
+        # On a line a pair keeps its sign, so its gap is flat like that of a wall.
         curved = self.body_pairs & (self.dimension > 1)
         # Stated normals are constants: training must not change them by gradient descent.
         normal, offset = _constant(self.normal)[:, None], self.offset[:, None]
@@ -302,8 +303,10 @@ def _require_valid(bodies: int, dimension: int, candidates: tuple[Candidate, ...
         for normal, _ in candidate.planes if isinstance(candidate, Wall) else ():
             if len(normal) != dimension:
                 raise InputError(f"{candidate} needs a normal with {dimension} components.")
+            # As loose as numbers that were typed into a system file with six digits.
             if abs(np.linalg.norm(normal) - 1) > 1e-6:
                 raise InputError(f"{candidate} needs a normal of length 1.")
+    # Columns of recordings, reports and engines rely on this order.
     kinds = [isinstance(candidate, Pair) for candidate in candidates]
     if kinds != sorted(kinds):
         raise InputError("List the walls before the pairs among the candidate contacts.")

@@ -75,6 +75,7 @@ def restitution_impulse(
     """
     compliance = contact_compliance(inertia, jacobian)
     change = -(restitution * contact_rate(jacobian, before) + contact_rate(jacobian, smooth))
+    # The scalar formula of the paper; a linear solve of one equation would be much slower.
     if len(change) <= 1:
         return active * change / jnp.diagonal(compliance)
     # λ_j = c_j (change_j − Σ_{i≠j} S_ji λ_i) / S_jj. Inactive contacts stay in the system, with λ = 0, since
@@ -110,6 +111,7 @@ def unilateral_impulse(
     compliance = contact_compliance(inertia, jacobian)
     rate = contact_rate(jacobian, before)
     rate_after, impacts = _impact_sequence(compliance, rate, restitution, touching, sweeps)
+    # Relative to the fastest contact: sweeps leave rounding, and speeds have any unit.
     converged = jnp.all(~touching | (rate_after >= -1e-6 * jnp.max(jnp.abs(rate), initial=0.0)))
     zero = jnp.zeros_like(rate)
     stop, stopped = complementary_impulse(
@@ -170,6 +172,7 @@ def complementary_impulse(
         return jnp.where(touching, jnp.maximum(missing / jnp.diagonal(compliance), 0), 0), jnp.ones((), bool)
     if capacity is None or capacity >= contacts:
         return _complementary(compliance, missing, start, touching, sweeps)
+    # Shapes are static, so touching contacts are gathered into a system of fixed size.
     chosen = lax.top_k(touching.astype(int), capacity)[1]
     impulse, solved = _complementary(
         compliance[chosen][:, chosen], missing[chosen], start[chosen], touching[chosen], sweeps

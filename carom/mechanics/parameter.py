@@ -79,6 +79,7 @@ class ParameterSpec:
 
 def parameter(key: str, name: str, **declared: Any) -> Any:
     """Declare a field as a parameter; arguments as for `ParameterSpec`."""
+    # In the metadata, not in the module: names and priors must not become part of compiled programs.
     return eqx.field(metadata={"parameter": ParameterSpec(key, name, **declared)})
 
 
@@ -89,6 +90,7 @@ def parameters_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, ParameterS
             yield from parameters_of(part, (*path, index))
     elif isinstance(tree, eqx.Module):
         for field in fields(tree):
+            # A field of None is a parameter that this part does not have.
             value = getattr(tree, field.name, None)
             spec = field.metadata.get("parameter")
             if spec is None:

@@ -38,6 +38,7 @@ def named_parts(kind: type[Part]) -> dict[str, type[Part]]:
     """All named parts of a kind, by name."""
     found: dict[str, type[Part]] = {}
     for child in kind.__subclasses__():
+        # Equinox makes a hidden subclass of every module while it is constructed.
         if "name" in vars(child) and child.__module__ != "equinox._module":
             found[child.name] = child
         found |= named_parts(child)

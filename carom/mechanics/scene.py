@@ -48,6 +48,7 @@ class Scene:
     def __post_init__(self):
         if self.bodies < 1 or self.dimension < 1:
             raise InputError("A scene needs at least one body and one dimension.")
+        # Frozen, so that a scene can be a static field of compiled programs.
         if not self.masses:
             object.__setattr__(self, "masses", (1.0,) * self.bodies)
         if len(self.masses) != self.bodies:

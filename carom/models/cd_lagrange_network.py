@@ -91,7 +91,7 @@ class CDLagrangeNetwork(AbstractModel):
     ):
         size, (potential_key, contact_key) = scene.coordinates, jax.random.split(key)
         self.potential = potential_network(size, hidden=hidden, activation=activation, key=potential_key)
-        # Without candidates there is nothing to predict, and a network without outputs has no gradient.
+        # Without candidates there is nothing to predict, and no network to train.
         self.contact = NoContact()
         if scene.contacts:
             self.contact = CandidateContact(scene, hidden=contact_hidden, key=contact_key)

@@ -87,7 +87,7 @@ class BodyTouch(AbstractContactSignal):
     bodies: int = eqx.field(static=True)
 
     def __init__(self, bodies: int, dimension: int, *, hidden: tuple[int, ...], key: Key[Array, ""]):
-        # Rectified units, as in the paper; the potential needs smooth ones, a signal does not.
+        # Rectified units: a potential needs smooth ones, a signal does not.
         self.network = perceptron((2 * bodies * dimension, *hidden, bodies), activation="relu", key=key)
         self.bodies = bodies
 

@@ -56,6 +56,7 @@ def perceptron(
 def for_training(model: Module) -> Module:
     """The model with networks whose gradients are fast, and which have no forward-mode derivatives."""
 
+    # A static field, so that the choice costs nothing in the compiled program.
     def is_network(part) -> bool:
         return isinstance(part, PotentialNetwork | Perceptron)
 

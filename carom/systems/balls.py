@@ -137,6 +137,7 @@ class AbstractBalls(AbstractSystem):
             first = float64_state(starts)
             self._require_apart(first.position)
             balls, intervals = self.balls(), jnp.full((steps,), step_size)
+        # In NumPy, so that slices of a batch are not compiled.
         parts = np.asarray(first.position), np.asarray(first.velocity)
         scenes = len(parts[0])
         size = min(scenes, BATCH) if jax.default_backend() == "cpu" else scenes
@@ -153,6 +154,7 @@ class AbstractBalls(AbstractSystem):
 
         if scenes:
             fill(0)  # compiled once, before all others
+            # XLA releases the interpreter lock, so threads are enough.
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(fill, range(size, scenes, size)))
         return result
@@ -176,6 +178,7 @@ class AbstractBalls(AbstractSystem):
                 f"A start needs positions of {len(self.radii)} balls in {self.dimension} dimensions, not of "
                 f"shape {position.shape[1:]}."
             )
+        # Balls may start in contact, to the rounding of their positions.
         if float(jnp.min(jax.vmap(self.geometry.gap)(position), initial=0.0)) < -1e-9:
             raise InputError("At the start some balls overlap or lie inside a wall; move them apart.")
 

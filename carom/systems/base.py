@@ -82,6 +82,7 @@ class AbstractSystem(eqx.Module):
     @property
     def forces(self) -> tuple[AbstractForce, ...]:
         """What acts between impacts: the potential, and damping where there is any."""
+        # A mechanism has damping as a rate of the velocity; a system as a coefficient of force.
         rate = jnp.asarray(self.damping) / jnp.asarray(self.masses)
         return (SystemPotential(self), LinearDamping(rate))
 
@@ -90,6 +91,7 @@ class AbstractSystem(eqx.Module):
         geometry, friction = self.geometry, self.contact_friction
         every = (len(geometry),)
         return Mechanism(  # pyright: ignore[reportCallIssue]
+            # Not `Points.of`, which needs numbers: parameters may be traced here.
             bodies=Points(geometry.dimension, jnp.log(jnp.asarray(self.masses))),
             forces=self.forces,
             geometry=geometry,
@@ -129,6 +131,7 @@ class AbstractSystem(eqx.Module):
                 velocity_grid=velocity_grid,
                 projection=projection,
             )
+        # A warning and no error: the motion is valid, but it lost more energy than the law says.
         unresolved = int(np.sum(~np.asarray(report.resolved)))
         if unresolved:
             message = f"In {unresolved} of {steps} steps some contacts were stopped without their rebound."
@@ -137,6 +140,7 @@ class AbstractSystem(eqx.Module):
 
     def constraint_exact(self, start: State, *, steps: int, step_size: float) -> Trajectory:
         """The motion by velocity Verlet with impacts at their instants inside the step, in float64."""
+        # Equal intervals are stated, as differences of times are not quite equal.
         return self.fine_steps(start, np.arange(steps + 1) * step_size, np.full(steps, step_size), substeps=1)
 
     def fine_steps(

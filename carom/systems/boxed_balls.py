@@ -36,6 +36,7 @@ class AbstractBoxedBalls(AbstractBalls):
         extent, radius = np.asarray(self.size), np.asarray(self.radii)
         position = np.zeros((len(self.radii), len(self.size)))
         placed: list[int] = []
+        # Rejection sampling keeps the positions uniform; pushing balls apart would not.
         for body in np.argsort(-radius):
             for _ in range(10_000):
                 place = random.uniform(radius[body], extent - radius[body])
@@ -135,6 +136,7 @@ def fitting_radius(count: int, size: tuple[float, ...], *, most: float, share: f
         0.0546
     """
     dimension = len(size)
+    # The volume of the unit ball in any dimension: 2, π, 4π/3.
     unit_ball = math.pi ** (dimension / 2) / math.gamma(dimension / 2 + 1)
     return min(most, float(f"{(share * math.prod(size) / (count * unit_ball)) ** (1 / dimension):.3g}"))
 
@@ -146,9 +148,11 @@ def grid_positions(
     dimension, count, radius = len(size), len(radii), np.asarray(radii)
     rows = int(np.ceil(count ** (1 / dimension)))
     points = np.stack(np.meshgrid(*[(np.arange(rows) + 0.5) / rows] * dimension, indexing="ij"), axis=-1)
+    # Where the grid has more points than there are balls, they are spread over all of it.
     points = points.reshape(-1, dimension)[:: max(rows**dimension // count, 1)][:count]
     points[:, -1] = lowest + (1 - lowest) * points[:, -1]
     position = points * np.asarray(size)
+    # On a line the first ball is the one with the greatest coordinate.
     if dimension == 1:
         position = -np.sort(-position, axis=0)
     distance = np.linalg.norm(position[:, None] - position[None], axis=-1) + 2 * max(size) * np.eye(count)

@@ -54,6 +54,7 @@ class ComposedSystem(AbstractSystem):
 
     @property
     def contact_friction(self) -> Scalar | None:
+        # None leaves the formulas of friction out of the compiled program.
         return self.stated.friction or None
 
     @property

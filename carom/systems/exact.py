@@ -125,6 +125,7 @@ def chain_trajectory(
 def _solved(acceleration: Acceleration, t: float, state: np.ndarray, end: float, gaps: list) -> Flight:
     """The flight up to where the first of some gaps falls through 0."""
     size = len(state) // 2
+    # SciPy reads these attributes of an event function.
     for gap in gaps:
         gap.terminal, gap.direction = True, -1
     solution = scipy.integrate.solve_ivp(
@@ -152,6 +153,7 @@ def _by_impacts(
     t, first = float(time[0]), 0
     for _ in range(MAX_IMPACTS):
         t, states_at = fly(t, state)
+        # Samples before the impact; one at its very instant has the state after it.
         last = int(np.searchsorted(time, t, side="left"))
         if last > first:
             values[:, first:last] = states_at(time[first:last])
@@ -174,6 +176,7 @@ def _chain_impacts(
     """Newton's law at one closing pair after another until none closes; touching pairs meet in the middle."""
     position, velocity = state.copy().reshape(2, -1)
     struck = np.zeros(len(position) - 1, bool)
+    # Events are located to about 1e-12; bodies nearer than this are in contact.
     touching = np.abs(np.diff(position)) < 1e-10
     for _ in range(1000):
         closing = touching & (velocity[:-1] - velocity[1:] < -1e-13)
@@ -185,6 +188,7 @@ def _chain_impacts(
                 impulse = -(1 + restitution) * rate / (1 / masses[j] + 1 / masses[j + 1])
                 velocity[j : j + 2] += impulse * np.array([1, -1]) / masses[j : j + 2]
                 struck[j] = True
+    # Without this a hair of overlap would hide the next impact of the pair.
     for j in np.flatnonzero(struck):
         position[j : j + 2] = position[j : j + 2].mean()
     return np.concatenate([position, velocity]), struck

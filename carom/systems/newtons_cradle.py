@@ -39,6 +39,7 @@ class NewtonsCradle(AbstractSystem):
 
     @property
     def geometry(self) -> ContactGeometry:
+        # Only neighbours touch: angles keep their order.
         return ContactGeometry(self.balls, 1, chain(self.balls))
 
     @property

@@ -46,6 +46,7 @@ class Stairs(AbstractBalls):
     @property
     def solids(self) -> tuple[Solid, ...]:
         up, onward = (0.0, 1.0), (1.0, 0.0)
+        # Each step is the solid below its tread and behind its riser; the floor has no end.
         steps = tuple(
             ((up, (self.steps - step) * self.rise), (onward, (step + 1) * self.tread))
             for step in range(self.steps)

@@ -82,6 +82,7 @@ def _train_one(program: Program, fixed: PyTree, carry, windows: RecordedWindows,
             rate = rate * (0.5 * (1 + jnp.cos(jnp.pi * done / steps)))
         with jax.numpy_dtype_promotion("standard"):  # Adam in Optax mixes integers and floats
             updates, optimiser_state = ADAM.update(gradient, optimiser_state, parameters)
+        # By hand, since the rate is an array of the member and no constant of the optimiser.
         parameters = jax.tree.map(lambda old, update: old - rate * update, parameters, updates)
         losses = jax.tree.map(lambda values, mean: values.at[number].set(mean), losses, means)
         return parameters, optimiser_state, losses, sizes.at[number].set(jnp.sum(weight))

@@ -62,6 +62,7 @@ def window_losses(model: AbstractModel, batch: Samples, settings: TrainingSettin
         touch = batch.touch[:, -logits.shape[1] :]  # the label of a step is the touch at its end
         entropy = _reduce(_over_steps(model.contact.cross_entropy)(logits, touch), settings)
 
+    # Broadcast over the windows, so that all terms are averaged in the same way.
     squares = sum((jnp.sum(kernel**2) for kernel in model.penalised()), jnp.zeros((), state.dtype))
     return Losses(state, entropy, jnp.broadcast_to(l2 * squares, state.shape))
 

@@ -123,6 +123,7 @@ def train_many(
     windows = recorded[0] if shared else stack_models(recorded)
     parameters = eqx.filter(stack_models(models), eqx.is_inexact_array)
     fixed = eqx.filter(models[0], eqx.is_inexact_array, inverse=True)
+    # From shapes alone: nothing is allocated before the members are divided into groups.
     needed = bytes_each(settings, parameters, windows, fixed, shared=shared)
     partition = Partition.of(len(models), needed, memory=memory)
     dtype = windows.samples.position.dtype
