@@ -31,6 +31,8 @@ Friction = Callable[[Jacobian, Coordinates, PerContact], Coordinates]
 
 Touching = Bool[Array, "contacts"] | PerContact
 """Contacts of a step, as booleans or gates."""
+Stepped = tuple[State, Bool[Array, "contacts"], PerContact]
+"""The state after a step, its active contacts, and the instants of prescribed ones as shares of the step."""
 
 
 # A protocol, because mechanisms are models and lie in a layer above.
@@ -83,15 +85,9 @@ class AbstractStepper(AbstractPart):
 
     @abstractmethod
     def step(
-        self,
-        mechanism: Mechanical,
-        state: State,
-        step_size: Scalar,
-        modes: Modes,
-        *,
-        most: int | None = None,
-    ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
-        """One step; also the active contacts, and the instants of prescribed ones as fractions of the step.
+        self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
+    ) -> Stepped:
+        """One step.
 
         Arguments:
             modes: of every contact: by gap, prescribed or excluded.

@@ -25,6 +25,7 @@ from carom.integrators.base import (
     Impulse,
     Mechanical,
     Project,
+    Stepped,
     Touching,
 )
 from carom.integrators.constraint_exact.contact_times import BY_GAP, PRESCRIBED, Modes
@@ -177,14 +178,8 @@ class CDLagrange(AbstractStepper):
         )
 
     def step(
-        self,
-        mechanism: Mechanical,
-        state: State,
-        step_size: Scalar,
-        modes: Modes,
-        *,
-        most: int | None = None,
-    ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
+        self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
+    ) -> Stepped:
         after, _, contact = self.reported_step(mechanism, state, step_size, modes)
         return after, contact, jnp.full(contact.shape, 0.5, state.position.dtype)
 

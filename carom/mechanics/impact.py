@@ -13,6 +13,9 @@ from carom.mechanics.geometry import contact_rate
 from carom.mechanics.inertia import AbstractInertia, contact_compliance
 from carom.types import Coordinates, Jacobian, PerContact
 
+Compliance = Float[Array, "contacts contacts"]
+Touching = Bool[Array, "contacts"]
+
 
 def impact_impulse(
     normal: Float[Array, "..."],
@@ -94,7 +97,7 @@ def unilateral_impulse(
     smooth: Coordinates,
     *,
     restitution: PerContact,
-    touching: Bool[Array, "contacts"],
+    touching: Touching,
     sweeps: int = 32,
 ) -> tuple[PerContact, Bool[Array, ""]]:
     """Repulsive impulses λ ≥ 0 at touching contacts, and whether `sweeps` sufficed to find them.
@@ -127,11 +130,7 @@ def unilateral_impulse(
 
 
 def _impact_sequence(
-    compliance: Float[Array, "contacts contacts"],
-    rate: PerContact,
-    restitution: PerContact,
-    touching: Bool[Array, "contacts"],
-    sweeps: int,
+    compliance: Compliance, rate: PerContact, restitution: PerContact, touching: Touching, sweeps: int
 ) -> tuple[PerContact, PerContact]:
     """Newton's law at one closing contact after another; the final rates and the total impulses."""
     contacts = len(rate)
@@ -149,12 +148,12 @@ def _impact_sequence(
 
 
 def complementary_impulse(
-    compliance: Float[Array, "contacts contacts"],
+    compliance: Compliance,
     smooth_rate: PerContact,
     start: PerContact,
     *,
     target: PerContact,
-    touching: Bool[Array, "contacts"],
+    touching: Touching,
     sweeps: int,
     capacity: int | None = None,
 ) -> tuple[PerContact, Bool[Array, ""]]:
@@ -181,11 +180,7 @@ def complementary_impulse(
 
 
 def _complementary(
-    compliance: Float[Array, "contacts contacts"],
-    missing: PerContact,
-    start: PerContact,
-    touching: Bool[Array, "contacts"],
-    sweeps: int,
+    compliance: Compliance, missing: PerContact, start: PerContact, touching: Touching, sweeps: int
 ) -> tuple[PerContact, Bool[Array, ""]]:
     """0 ≤ λ ⟂ S λ − missing ≥ 0 over the touching contacts."""
     S, lacking, begin = lax.stop_gradient((compliance, missing, jnp.where(touching, start, 0)))

@@ -49,12 +49,7 @@ def _trajectory(time: np.ndarray, values: np.ndarray, contact: np.ndarray) -> Tr
 
 
 def floor_trajectory(
-    acceleration: float | Acceleration,
-    *,
-    restitution: float,
-    surface: float,
-    start: State,
-    times: np.ndarray,
+    acceleration: float | Acceleration, *, restitution: float, surface: float, start: State, times: np.ndarray
 ) -> Trajectory:
     """A point over a surface, to rest where e < 1.
 
@@ -98,11 +93,7 @@ def _fall_time(gap: float, speed: float, gravity: float) -> float:
 
 
 def chain_trajectory(
-    acceleration: Acceleration,
-    masses: np.ndarray,
-    restitution: float,
-    start: State,
-    times: np.ndarray,
+    acceleration: Acceleration, masses: np.ndarray, restitution: float, start: State, times: np.ndarray
 ) -> Trajectory:
     """Point bodies on a line, greatest coordinate first, that hit their neighbours; solved event by event."""
     count = len(masses)

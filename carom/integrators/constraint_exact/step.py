@@ -18,7 +18,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.errors import InputError
-from carom.integrators.base import AbstractStepper, ConservativeForce, Mechanical, Touching
+from carom.integrators.base import AbstractStepper, ConservativeForce, Mechanical, Stepped, Touching
 from carom.integrators.constraint_exact.contact_times import (
     BY_GAP,
     EXCLUDED,
@@ -249,14 +249,8 @@ class ConstraintExact(AbstractStepper):
         return after
 
     def step(
-        self,
-        mechanism: Mechanical,
-        state: State,
-        step_size: Scalar,
-        modes: Modes,
-        *,
-        most: int | None = None,
-    ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
+        self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
+    ) -> Stepped:
         started = State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
         if most is None:
             after, report = constraint_exact_step(
