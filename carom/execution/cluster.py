@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from carom.data.io.toml_file import Name, TomlTable, Whole, key
+from carom.data.io.toml_file import Name, Names, TomlTable, Whole
 from carom.errors import InputError
 from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function, environment
 from carom.storage.fingerprint import source_hash
@@ -19,8 +19,6 @@ MAXIMUM_LOSSES = 100
 """Workers that may be lost over one function. Jobs end at their walltime, so that many losses are normal."""
 CONNECT_SECONDS = 15
 ENVIRONMENT = SHARED_GPU | SINGLE_THREAD
-_TEXT = "text in quotes"
-_LINES = "a list of lines in quotes"
 
 
 def _address(value: str) -> str:
@@ -32,37 +30,23 @@ def _address(value: str) -> str:
 class Slurm(TomlTable):
     """`[cluster.slurm]`: the jobs to submit."""
 
-    queue: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
-    account: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
-    memory: Name = key("of one worker", allowed='a size such as "2GB"', default="2GB")
-    walltime: Name = key(
-        "of a job; the next one continues", allowed='a time such as "02:00:00"', default="01:00:00"
-    )
-    per_job: Whole = key(
-        "workers in one job, each on one core",
-        allowed="a whole number from 1 to 1000",
-        default=1,
-        ge=1,
-        le=1000,
-    )
-    directives: tuple[Name, ...] = key(
-        "more lines for the head of the job script", allowed=_LINES, default=()
-    )
-    prologue: tuple[Name, ...] = key("shell commands before the workers start", allowed=_LINES, default=())
+    queue: Name | None = Field(None, description="as for sbatch; left out: the site's default")
+    account: Name | None = Field(None, description="as for sbatch; left out: the site's default")
+    memory: Name = Field("2GB", description="of one worker")
+    walltime: Name = Field("01:00:00", description="of a job; the next one continues")
+    per_job: Whole = Field(1, ge=1, le=1000, description="workers in one job, each on one core")
+    directives: Names = Field((), description="more lines for the head of the job script")
+    prologue: Names = Field((), description="shell commands before the workers start")
 
 
 class ClusterSettings(TomlTable):
     """`[cluster]`: where tasks run; by default on processes of this machine."""
 
-    workers: Whole | None = key(
-        "processes; left out: one on every core",
-        allowed=f"a whole number from 1 to {MAXIMUM_WORKERS}",
-        default=None,
-        ge=1,
-        le=MAXIMUM_WORKERS,
+    workers: Whole | None = Field(
+        None, ge=1, le=MAXIMUM_WORKERS, description="processes; left out: one on every core"
     )
-    scheduler: Annotated[Name, AfterValidator(_address)] | None = key(
-        "address of a running scheduler", allowed='an address such as "tcp://node1:8786"', default=None
+    scheduler: Annotated[Name, AfterValidator(_address)] | None = Field(
+        None, description="address of a running scheduler"
     )
     slurm: Slurm | None = None
 
