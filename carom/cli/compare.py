@@ -10,7 +10,7 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
-from carom.data.io.tables import MAXIMUM_BYTES
+from carom.data.io.formats import MAXIMUM_BYTES
 from carom.errors import require_range, require_seed
 from carom.estimation import Settings
 from carom.evaluation.compare import rank_models, ranking_table, write_ranking

@@ -9,7 +9,7 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data import write_system_file
-from carom.data.io.tables import MAXIMUM_BYTES
+from carom.data.io.formats import MAXIMUM_BYTES
 from carom.digits import counted
 from carom.errors import require_seed
 from carom.estimation.detection.system_inference import InferredSystem, infer_system

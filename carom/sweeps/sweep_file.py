@@ -89,7 +89,11 @@ class Range(toml.TomlTable, Generic[Number]):
 
     @pydantic.model_validator(mode="after")
     def _require_order(self):
-        if not self.low < self.high or (self.log and self.low <= 0) or not math.isfinite(self.high - self.low):
+        if (
+            not self.low < self.high
+            or (self.log and self.low <= 0)
+            or not math.isfinite(self.high - self.low)
+        ):
             more = ", both greater than 0" if self.log else ""
             raise ValueError(f"write low less than high{more}, not {self.low:g} and {self.high:g}")
         return self

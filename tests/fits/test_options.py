@@ -38,7 +38,10 @@ def test_an_option_of_both_recipes_has_the_default_of_each():
     ("values", "message"),
     [
         ({"hidden": 257}, "`hidden` must be a number of at most 256, but it is 257."),
-        ({"recipe": "paper", "learning_rate": 0.0}, "`learning_rate` must be a number greater than 0, but it is 0.0."),
+        (
+            {"recipe": "paper", "learning_rate": 0.0},
+            "`learning_rate` must be a number greater than 0, but it is 0.0.",
+        ),
         (
             {"recipe": "paper", "mask": 3},
             "`mask` is for the recipe carom; add `recipe` carom or",

@@ -62,15 +62,11 @@ WRONG = {
     "[[grid]] 2, hiden: there is no such key": GRID.replace(
         "[grid]", "[[grid]]\nhidden = [4]\n[[grid]]\nhiden = [6]"
     ),
-    "[study.ranges], learning_rate: write a list, not 0.1": STUDY.replace(
-        "{low = 1e-3, high = 0.1}", "0.1"
-    ),
+    "[study.ranges], learning_rate: write a list, not 0.1": STUDY.replace("{low = 1e-3, high = 0.1}", "0.1"),
     "[study.ranges], epochs, low: write a whole number": STUDY.replace("epochs = 2", "").replace(
         "learning_rate = {low = 1e-3, high = 0.1}", "epochs = {low = 1.5, high = 3}"
     ),
-    "[study.ranges], learning_rate, hihg: there is no such key": STUDY.replace(
-        "high", "hihg"
-    ),
+    "[study.ranges], learning_rate, hihg: there is no such key": STUDY.replace("high", "hihg"),
     "fit learning_rate=0,seed=0: `learning_rate` must be a number greater than 0": STUDY.replace("1e-3", "0"),
     "[sweep], hold_out: a study needs held-out data": STUDY.replace("seeds = 2", "hold_out = 0"),
     "[cluster], worker: there is no such key; did you mean workers?": GRID + "[cluster]\nworker = 2\n",

@@ -13,7 +13,7 @@ import polars as pl
 from carom.data.io.checks import run_starts
 from carom.data.io.columns import STANDARD_TIME, Columns, repeated, require_separated
 from carom.data.io.recording_file import open_table
-from carom.data.io.tables import Table
+from carom.data.io.formats import Format
 from carom.data.recording import Channel
 from carom.data.steps import constant_step
 from carom.errors import InputError
@@ -158,7 +158,7 @@ class _Guesser:
     remarks: dict[str, str] = field(default_factory=dict)
     unused: dict[str, str] = field(default_factory=dict)
 
-    def load(self, table: Table, labels: pl.Series | None) -> None:
+    def load(self, table: Format, labels: pl.Series | None) -> None:
         """Read what holds numbers."""
         names = [*self.roles]
         try:

@@ -11,17 +11,12 @@ import polars as pl
 
 from carom.data.io import checks
 from carom.data.io.columns import Columns, match_columns, standard_columns
-from carom.data.io.csv_table import CSV
-from carom.data.io.npz_table import NPZ
-from carom.data.io.parquet_table import PARQUET
-from carom.data.io.tables import MAXIMUM_BYTES, Table, require_size
+from carom.data.io.formats import FORMATS, MAXIMUM_BYTES, Format, require_size
 from carom.data.recording import Channel, Recording, Run
 from carom.data.steps import TOLERANCE
 from carom.mechanics import Scene
 from carom.storage.atomic import atomic_write
 from carom.storage.input_file import complaint, require_file, shown, unreadable
-
-FORMATS = {".csv": CSV, ".parquet": PARQUET, ".npz": NPZ}
 
 
 def read_recording(
@@ -115,7 +110,7 @@ def write_recording(
             raise OSError(shown(error, length=120)) from error
 
 
-def open_table(path: Path) -> tuple[Table, list[str]]:
+def open_table(path: Path) -> tuple[Format, list[str]]:
     """The format of a file and the names of its columns, of which there is a limited number."""
     table = table_format(path)
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
@@ -127,7 +122,7 @@ def open_table(path: Path) -> tuple[Table, list[str]]:
     return table, names
 
 
-def table_format(path: Path) -> Table:
+def table_format(path: Path) -> Format:
     """The format by the suffix of a file."""
     table = FORMATS.get(path.suffix.lower())
     if table is None:

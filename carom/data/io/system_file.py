@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
 from carom.data.io.recording_file import read_recording
-from carom.data.io.tables import MAXIMUM_BYTES
+from carom.data.io.formats import MAXIMUM_BYTES
 from carom.data.recording import Channel, Recording
 from carom.errors import InputError
 from carom.mechanics import Pair, Projection, Scene, Wall

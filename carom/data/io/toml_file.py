@@ -100,7 +100,9 @@ def _sentence(path: Path, declaration: type[TomlTable], error: ErrorDetails) -> 
     if kind == "value_error":
         problem = str(error.get("ctx", {})["error"])
     elif kind == "extra_forbidden":
-        problem = _no_such_key(model, name, table=not title) if not inside else "there is no such key; remove it"
+        problem = (
+            _no_such_key(model, name, table=not title) if not inside else "there is no such key; remove it"
+        )
     elif field is not None and kind == "missing":
         problem = "the key is missing; add it"
     elif field is not None:
