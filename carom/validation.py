@@ -94,7 +94,8 @@ def _checker(declaration: type, name: str) -> TypeAdapter | None:
     # Others, such as nested settings, check themselves; lax, as NumPy's numbers are welcome.
     if kind not in (int, float) and get_origin(kind) is not Literal:
         return None
-    return TypeAdapter(Annotated[kind, "bounds", *bounds], config=ConfigDict(allow_inf_nan=False))
+    accepted: Any = Annotated[kind, "bounds", *bounds]
+    return TypeAdapter(accepted, config=ConfigDict(allow_inf_nan=False))
 
 
 @cache

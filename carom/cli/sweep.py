@@ -8,10 +8,8 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError, require_range, require_seed
 from carom.execution.cluster import MAXIMUM_WORKERS, DaskExecutor
-from carom.execution.executor import available_cores
-from carom.execution.local import LocalExecutor
-from carom.sweeps.results import TABLE, SweepResult
-from carom.sweeps.run import run_sweep
+from carom.execution.executor import LocalExecutor, available_cores
+from carom.sweeps.run import TABLE, SweepResult, run_sweep
 from carom.sweeps.sweep_file import read_sweep_file
 
 SHOWN = 10

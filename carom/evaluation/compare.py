@@ -13,7 +13,7 @@ from carom.data import Recording, Split, hold_out
 from carom.digits import MISSING, number
 from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
-from carom.evaluation.held_out import forecast_held_out, held_out_error
+from carom.evaluation.forecasts import forecast_held_out, held_out_error
 from carom.evaluation.tables import Table
 from carom.fits import recording_hash
 from carom.models import MODELS, AbstractModel

@@ -11,8 +11,7 @@ from typing import Any
 import jax
 
 import carom
-from carom.execution.executor import AbstractExecutor, ProgressCallback, SerialExecutor
-from carom.execution.local import LocalExecutor
+from carom.execution.executor import AbstractExecutor, LocalExecutor, ProgressCallback, SerialExecutor
 from carom.storage.result_file import read_result, write_result
 
 Result = dict[str, Any]

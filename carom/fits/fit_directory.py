@@ -24,9 +24,8 @@ from carom.errors import InputError
 from carom.estimation.result import Fit
 from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
 from carom.models import AbstractModel
-from carom.storage.atomic import atomic_write, folder_made, make_folder
+from carom.storage.atomic import atomic_write, folder_made, locked, make_folder
 from carom.storage.input_file import complaint, require_file, shown
-from carom.storage.lock import locked
 from carom.storage.tensor_file import read_tensors, write_tensors
 from carom.training import TrainingResult
 

@@ -115,7 +115,7 @@ def _search_space(kind: Any) -> Any:
     """As `_value`, for a list of values to try or a range of numbers."""
     if kind not in (int, float):
         return _values(kind)
-    listed, within = TypeAdapter(_values(kind)), TypeAdapter(Range[_value(kind)])
+    listed, within = TypeAdapter(_values(kind)), TypeAdapter(Range[_value(kind)])  # pyright: ignore
 
     # Not a union of the two, whose errors would be those of both.
     def read(value: object) -> object:
@@ -162,7 +162,7 @@ class _Document(toml.TomlTable):
     fit: FitTable = Field(default_factory=FitTable)  # pyright: ignore[reportInvalidTypeForm]
     grid: GridTable = Field(default_factory=GridTable)  # pyright: ignore[reportInvalidTypeForm]
     study: Study | None = None
-    cluster: ClusterSettings = ClusterSettings()
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
 
     @property
     def grids(self) -> list[dict[str, tuple[Any, ...]]]:
@@ -176,7 +176,7 @@ class _Document(toml.TomlTable):
             if varied:
                 raise ValueError("a sweep is a grid or a study; write [grid] or [study]")
             if not self.study.space:
-                raise ValueError(f"[study.ranges]: nothing varies; write hidden = {{low = 8, high = 64}}")
+                raise ValueError("[study.ranges]: nothing varies; write hidden = {low = 8, high = 64}")
             if self.sweep.hold_out == 0:
                 raise ValueError("[sweep], hold_out: a study needs held-out data; write more than 0")
             varied = self.study.space.keys()

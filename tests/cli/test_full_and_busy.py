@@ -15,7 +15,7 @@ from carom.errors import InputError
 from carom.fits import load_fitted_model, save_fit
 from carom.fits.fit_directory import MODEL, UNFINISHED
 from carom.reproduction.subjects import output_folder
-from carom.storage.lock import locked
+from carom.storage.atomic import locked
 from tests.data.test_bad_files import contents
 
 ROOT = Path(__file__).parents[2]

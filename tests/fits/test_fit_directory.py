@@ -22,7 +22,7 @@ from carom.fits.fit_directory import (
     UNFINISHED,
 )
 from carom.models import ResNet
-from carom.storage.lock import LOCK, locked
+from carom.storage.atomic import LOCK, locked
 from tests.models.conftest import BALL
 
 OPERATIONS = ("mkdir", "rmdir", "unlink", "rename", "replace", "open", "fsync", "scandir", "remove")

@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
-from carom.data.io.recording_file import read_recording
 from carom.data.io.formats import MAXIMUM_BYTES
+from carom.data.io.recording_file import read_recording
 from carom.data.recording import Channel, Recording
 from carom.errors import InputError
 from carom.mechanics import Pair, Projection, Scene, Wall
@@ -106,8 +106,8 @@ class LearnTable(toml.TomlTable):
 
     parameters: toml.Names = Field(
         ("surfaces",),
-        description="estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, masses, "
-        "damping, drag, gravity",
+        description="estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, "
+        "masses, damping, drag, gravity",
     )
 
     @model_validator(mode="before")
@@ -134,8 +134,8 @@ class Document(toml.TomlTable):
     wall: tuple[WallTable, ...] = ()
     pair: tuple[PairTable, ...] = ()
     columns: ColumnsTable | None = None
-    sampling: SamplingTable = SamplingTable()
-    learn: LearnTable = LearnTable()
+    sampling: SamplingTable = Field(default_factory=SamplingTable)
+    learn: LearnTable = Field(default_factory=LearnTable)
 
 
 @dataclass(frozen=True)
