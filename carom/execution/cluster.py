@@ -30,23 +30,23 @@ def _address(value: str) -> str:
 class Slurm(TomlTable):
     """`[cluster.slurm]`: the jobs to submit."""
 
-    queue: Name | None = Field(None, description="as for sbatch; left out: the site's default")
-    account: Name | None = Field(None, description="as for sbatch; left out: the site's default")
-    memory: Name = Field("2GB", description="of one worker")
-    walltime: Name = Field("01:00:00", description="of a job; the next one continues")
-    per_job: Whole = Field(1, ge=1, le=1000, description="workers in one job, each on one core")
-    directives: Names = Field((), description="more lines for the head of the job script")
-    prologue: Names = Field((), description="shell commands before the workers start")
+    queue: Name | None = Field(default=None, description="as for sbatch; left out: the site's default")
+    account: Name | None = Field(default=None, description="as for sbatch; left out: the site's default")
+    memory: Name = Field(default="2GB", description="of one worker")
+    walltime: Name = Field(default="01:00:00", description="of a job; the next one continues")
+    per_job: Whole = Field(default=1, ge=1, le=1000, description="workers in one job, each on one core")
+    directives: Names = Field(default=(), description="more lines for the head of the job script")
+    prologue: Names = Field(default=(), description="shell commands before the workers start")
 
 
 class ClusterSettings(TomlTable):
     """`[cluster]`: where tasks run; by default on processes of this machine."""
 
     workers: Whole | None = Field(
-        None, ge=1, le=MAXIMUM_WORKERS, description="processes; left out: one on every core"
+        default=None, ge=1, le=MAXIMUM_WORKERS, description="processes; left out: one on every core"
     )
     scheduler: Annotated[Name, AfterValidator(_address)] | None = Field(
-        None, description="address of a running scheduler"
+        default=None, description="address of a running scheduler"
     )
     slurm: Slurm | None = None
 

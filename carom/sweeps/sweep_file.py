@@ -48,10 +48,12 @@ class SweepTable(toml.TomlTable):
     recording: Annotated[tuple[toml.Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = Field(
         min_length=1, description="what is fitted"
     )
-    system: toml.Name | None = Field(None, description="left out: the .toml beside each recording")
-    hold_out: toml.Number = Field(0.2, ge=0, lt=1, description="fraction that no fit sees, to score it")
+    system: toml.Name | None = Field(default=None, description="left out: the .toml beside each recording")
+    hold_out: toml.Number = Field(
+        default=0.2, ge=0, lt=1, description="fraction that no fit sees, to score it"
+    )
     seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = Field(
-        (0,), min_length=1, description="of every fit, or how many"
+        default=(0,), min_length=1, description="of every fit, or how many"
     )
 
 
@@ -143,10 +145,10 @@ class Study(toml.TomlTable):
     """`[study]`: trials that Optuna suggests."""
 
     trials: toml.Whole = Field(ge=1, le=MAXIMUM_TRIALS, description="number of trials")
-    seed: _SEED = Field(0, description="of the sampler")
+    seed: _SEED = Field(default=0, description="of the sampler")
     # Not the number of workers: the study would depend on the machine.
-    batch: toml.Whole = Field(4, ge=1, le=1000, description="trials suggested at a time")
-    sampler: Literal["tpe", "random"] = Field("tpe", description="tpe learns from earlier trials")
+    batch: toml.Whole = Field(default=4, ge=1, le=1000, description="trials suggested at a time")
+    sampler: Literal["tpe", "random"] = Field(default="tpe", description="tpe learns from earlier trials")
     ranges: RangesTable = Field()  # pyright: ignore[reportInvalidTypeForm]
 
     @property
@@ -162,7 +164,7 @@ class _Document(toml.TomlTable):
     fit: FitTable = Field(default_factory=FitTable)  # pyright: ignore[reportInvalidTypeForm]
     grid: GridTable = Field(default_factory=GridTable)  # pyright: ignore[reportInvalidTypeForm]
     study: Study | None = None
-    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+    cluster: ClusterSettings = ClusterSettings()
 
     @property
     def grids(self) -> list[dict[str, tuple[Any, ...]]]:

@@ -42,17 +42,19 @@ class SystemTable(toml.TomlTable):
     bodies: _Count = Field(description="number of bodies")
     dimension: _Count = Field(description="coordinates per body")
     masses: tuple[toml.Positive, ...] = Field(
-        (), description="one per body; only ratios matter for the motion"
+        default=(), description="one per body; only ratios matter for the motion"
     )
-    restitution: toml.Number = Field(1.0, ge=0, le=1, description="speed kept by a bounce: 0 none, 1 all")
-    friction: toml.Number = Field(0.0, ge=0, description="Coulomb's coefficient of all contacts")
+    restitution: toml.Number = Field(
+        default=1.0, ge=0, le=1, description="speed kept by a bounce: 0 none, 1 all"
+    )
+    friction: toml.Number = Field(default=0.0, ge=0, description="Coulomb's coefficient of all contacts")
     velocity_grid: VelocityGrid = Field(
-        "half", description='"half": second order; "sample": used as recorded'
+        default="half", description='"half": second order; "sample": used as recorded'
     )
     projection: Projection = Field(
-        "none", description='of overlaps: "none", "inverse_mass", "reference_point"'
+        default="none", description='of overlaps: "none", "inverse_mass", "reference_point"'
     )
-    reference: tuple[toml.Numbers, ...] = Field((), description="where bodies of a pair meet")
+    reference: tuple[toml.Numbers, ...] = Field(default=(), description="where bodies of a pair meet")
 
 
 class WallTable(toml.TomlTable):
@@ -60,9 +62,9 @@ class WallTable(toml.TomlTable):
 
     body: toml.Whole = Field(description="which body may touch it")
     normal: toml.Numbers = Field(description="direction from the wall to the body, of length 1")
-    offset: toml.Number = Field(0.0, description="the gap is normal · position − offset")
+    offset: toml.Number = Field(default=0.0, description="the gap is normal · position − offset")
     edges: tuple[toml.Numbers, ...] = Field(
-        (), description="where it ends: normals and offsets of planes that it lies behind"
+        default=(), description="where it ends: normals and offsets of planes that it lies behind"
     )
 
     @property
@@ -75,7 +77,7 @@ class PairTable(toml.TomlTable):
 
     first: toml.Whole = Field(description="in one dimension, the body with the greater coordinate")
     second: toml.Whole = Field(description="the other body")
-    offset: toml.Number = Field(0.0, description="distance at contact, the sum of the radii")
+    offset: toml.Number = Field(default=0.0, description="distance at contact, the sum of the radii")
 
     @property
     def candidate(self) -> Pair:
@@ -85,27 +87,27 @@ class PairTable(toml.TomlTable):
 class ColumnsTable(toml.TomlTable):
     """`[columns]`: what a recording's columns are called, where that is not as Carom writes them."""
 
-    run: toml.Name | None = Field(None, description="which run a row belongs to")
-    time: toml.Name = Field(STANDARD_TIME, description="in seconds")
-    position: toml.Names = Field((), description="coordinates of body 1, then of body 2 …")
-    velocity: toml.Names | None = Field(None, description="in the same order; [] for none")
-    touch: toml.Names | None = Field(None, description="one per body, 0 or 1; [] for none")
+    run: toml.Name | None = Field(default=None, description="which run a row belongs to")
+    time: toml.Name = Field(default=STANDARD_TIME, description="in seconds")
+    position: toml.Names = Field(default=(), description="coordinates of body 1, then of body 2 …")
+    velocity: toml.Names | None = Field(default=None, description="in the same order; [] for none")
+    touch: toml.Names | None = Field(default=None, description="one per body, 0 or 1; [] for none")
 
 
 class SamplingTable(toml.TomlTable):
     """`[sampling]`: the time between samples, and what may be missing."""
 
     step_size: toml.Positive | None = Field(
-        None, description="seconds between samples, if there are no times"
+        default=None, description="seconds between samples, if there are no times"
     )
-    missing: tuple[Channel, ...] = Field((), description="channels whose cells may be empty or nan")
+    missing: tuple[Channel, ...] = Field(default=(), description="channels whose cells may be empty or nan")
 
 
 class LearnTable(toml.TomlTable):
     """`[learn]`: what is estimated besides the forces. Which names there are is known to the recipe."""
 
     parameters: toml.Names = Field(
-        ("surfaces",),
+        default=("surfaces",),
         description="estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, "
         "masses, damping, drag, gravity",
     )
@@ -134,8 +136,8 @@ class Document(toml.TomlTable):
     wall: tuple[WallTable, ...] = ()
     pair: tuple[PairTable, ...] = ()
     columns: ColumnsTable | None = None
-    sampling: SamplingTable = Field(default_factory=SamplingTable)
-    learn: LearnTable = Field(default_factory=LearnTable)
+    sampling: SamplingTable = SamplingTable()
+    learn: LearnTable = LearnTable()
 
 
 @dataclass(frozen=True)
