@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-import jax
 import numpy as np
 
 from carom.data import Recording, Split, hold_out
@@ -16,11 +15,12 @@ from carom.estimation import Settings, fit_recording
 from carom.evaluation.forecasts import forecast_held_out, held_out_error
 from carom.evaluation.tables import Table
 from carom.fits import recording_hash
-from carom.models import MODELS, AbstractModel
+from carom.fits.options import ModelName, PaperSettings
+from carom.fits.plan import paper_model
 from carom.storage.atomic import atomic_write
 from carom.training import TrainingSettings, train
 
-PAPER_MODELS = ("cd-lagrange", "vin", "resnet", "contact-resnet")
+PAPER_MODELS = get_args(ModelName)
 CAROM = "carom"
 
 
@@ -84,7 +84,10 @@ def rank_models(
                 fit = fit_recording(split.training, ours, seed=seed, checkpoints=checkpoints)
                 noise, reason = fit.noise, " ".join(fit.diagnostics.messages)
             else:
-                untrained = _untrained(name, split.training, learn, hidden, seed)
+                # Of the schemes of a variational integrator, one needs positions alone.
+                scheme = "velocity_verlet" if recording.has_velocity or name != "vin" else "stormer_verlet"
+                chosen = PaperSettings(model=name, hidden=hidden, scheme=scheme)
+                untrained = paper_model(chosen, split.training, learn, seed=seed)
                 fit = train(untrained, split.training, paper, seed=seed, checkpoints=checkpoints)
                 noise, reason = None, ""
         except InputError as error:
@@ -113,15 +116,6 @@ def ranking_table(ranked: Sequence[Ranked], split: Split) -> Table:
     samples, runs = sum(len(part.future) for part in split.held_out), len(split.held_out)
     caption = f"Forecasts of {samples} held-out samples in {runs} {'run' if runs == 1 else 'runs'}"
     return Table(caption, ("model", "error of a position", "median over runs", "seconds"), tuple(rows))
-
-
-def _untrained(name: str, training: Recording, learn: Sequence[str], hidden: int, seed: int) -> AbstractModel:
-    options: dict[str, Any] = {"hidden": hidden}
-    if name == "cd-lagrange":
-        options |= {"learn_inertia": "masses" in learn, "learn_damping": "damping" in learn}
-    if name == "vin" and not training.has_velocity:
-        options["scheme"] = "stormer_verlet"  # the one that needs positions alone
-    return MODELS[name].for_recording(training, key=jax.random.key(seed), **options)
 
 
 def write_ranking(

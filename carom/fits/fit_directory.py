@@ -7,7 +7,6 @@ files belong to the same fit.
 import hashlib
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from carom.estimation.result import Fit
 from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
 from carom.models import AbstractModel
 from carom.storage.atomic import atomic_write, folder_made, locked, make_folder
-from carom.storage.input_file import complaint, require_file, shown
+from carom.storage.input_file import complaint, require_file
 from carom.storage.tensor_file import read_tensors, write_tensors
 from carom.training import TrainingResult
 
@@ -233,14 +232,9 @@ def _not_a_fit_directory(folder: Path) -> InputError:
         return InputError(f"{folder}: the fit in this directory is not finished; its command continues it.")
     if not (folder / MODEL).exists():
         return InputError(f"{folder}: this is not a fit directory; name one that `carom fit` wrote.")
-    recording = "RECORDING"
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        recording = json.loads((folder / "run.json").read_text(encoding="utf-8"))["recording"]
-    command = shlex.join(["carom", "fit", shown(recording), "--out", shown(folder), "--overwrite"])
-    return complaint(
-        folder,
-        "this directory was written by Carom 0.9 or older, or its manifest is missing; fit the recording "
-        f"again, with the same options, by {command}",
+    return InputError(
+        f"{folder}: this directory was written by Carom 0.9 or older, or its manifest is missing; fit the "
+        "recording again, with --overwrite."
     )
 
 

@@ -286,8 +286,6 @@ class Findings:
 
 def read_findings(directory: Path) -> Findings:
     """Read a fit directory for its page."""
-    if not directory.is_dir():
-        raise InputError(f"{directory}: this is not a directory; name one that `carom fit` wrote.")
     fit = load_fit_directory(directory)
     names, count = fit.notes.get("names"), fit.model.scene.coordinates
     if not isinstance(names, list) or len(names) != count or not all(isinstance(n, str) and n for n in names):

@@ -595,10 +595,10 @@ SYSTEM_FILES = [
         "flags of version 0.9",
         "parameters = []",
         'damping = false\nmasses = true\nrestitution = "speed"',
-        "[learn]: restitution and masses and damping are now",
-        'parameters = ["restitution-speed", "masses", "surfaces"]',
+        "[learn], damping: there is no such key",
+        "parameters",
     ),
-    wrong("surfaces of 0.9", "parameters = []", "gap = false", "[learn]: gap is now", "parameters = []"),
+    wrong("surfaces of 0.9", "parameters = []", "gap = false", "[learn], gap", "parameters"),
     wrong("date", "parameters = []", "parameters = 1979-05-27", "[learn], parameters", "1979-05-27"),
     wrong("control characters", "parameters = []", 'parameters = "a\\nb\\u001b[31m"', "[learn], parameters"),
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
@@ -28,10 +28,6 @@ MAXIMUM_COORDINATES = 4096
 """The most coordinates, bodies × dimension."""
 MAXIMUM_CANDIDATES = 4096
 """The most walls, and the most pairs."""
-
-_FLAGS = {"restitution": "restitution", "masses": "masses", "damping": "damping", "gap": "surfaces"}
-"""Keys of `[learn]` until version 0.9, and the parameters they stood for."""
-
 
 _Count = Annotated[toml.Whole, Field(ge=1, le=MAXIMUM_COORDINATES)]
 
@@ -111,22 +107,6 @@ class LearnTable(toml.TomlTable):
         description="estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, "
         "masses, damping, drag, gravity",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_flags(cls, table: Any) -> Any:
-        """Until version 0.9 every parameter had a key of its own; surfaces were learned unless denied."""
-        old = [key for key in _FLAGS if key in table] if isinstance(table, dict) else []
-        if not old:
-            return table
-        names = [_FLAGS[key] for key in old if table[key] not in (False, "fixed")]
-        if table.get("restitution") == "speed":
-            names[0] = "restitution-speed"
-        names += ["surfaces"] * ("gap" not in table)
-        raise ValueError(
-            f"{' and '.join(old)} {'is' if len(old) == 1 else 'are'} now named in a list; write "
-            f"parameters = {toml.toml_value(names)}"
-        )
 
 
 class Document(toml.TomlTable):
