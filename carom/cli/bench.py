@@ -12,7 +12,7 @@ from carom.bench.tables import fit_table, model_table
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_seed
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 
 
 def bench(
@@ -51,8 +51,7 @@ def bench(
     if stored is not None:
         document["against"] = {"file": str(against), **compare(document, stored)}
     if out is not None:
-        with atomic_write(out) as temporary:
-            temporary.write_text(json_format.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_whole(out, json_format.dumps(document, indent=1) + "\n")
     if json:
         print_json(document)
         return

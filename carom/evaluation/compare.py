@@ -17,7 +17,7 @@ from carom.evaluation.tables import Table
 from carom.fits import recording_hash
 from carom.fits.options import ModelName, PaperSettings
 from carom.fits.plan import paper_model
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 from carom.training import TrainingSettings, train
 
 PAPER_MODELS = get_args(ModelName)
@@ -139,5 +139,4 @@ def write_ranking(
             for row in ranked
         ],
     }
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")

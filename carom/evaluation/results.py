@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 import carom
-from carom.storage.atomic import atomic_write, make_folder
+from carom.storage.atomic import make_folder, write_whole
 from carom.storage.fingerprint import source_hash
 from carom.storage.input_file import complaint, require_file, shown
 
@@ -96,8 +96,7 @@ def write_results(
     # One row per line, so that a difference between two versions of the file is a list of numbers.
     text = json.dumps(header, indent=1, ensure_ascii=False)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n'
     make_folder(path.parent)
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return Results(_frame(tidy), header)
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
+from unittest.mock import patch
 
 from pydantic import AfterValidator, Field, model_validator
 
 from carom.data.io.toml_file import Name, Names, TomlTable, Whole
 from carom.errors import InputError
-from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function, environment
+from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function
 from carom.storage.fingerprint import source_hash
 
 MAXIMUM_WORKERS = 10_000
@@ -119,7 +120,7 @@ class DaskExecutor(AbstractExecutor):
         }
         enter = self._stack.enter_context
         enter(dask.config.set(settings))
-        enter(environment(ENVIRONMENT))
+        enter(patch.dict(os.environ, ENVIRONMENT))
         enter(_quiet())
         address: Any = self._settings.scheduler
         if self._settings.slurm is not None:

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from carom.errors import InputError
 from carom.storage.compilation_cache import cache_folder, configure
@@ -99,21 +100,6 @@ def available_cores() -> int:
     return len(core_numbers())
 
 
-@contextmanager
-def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables, for processes started inside the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 MAXIMUM_LOSSES = 3
 """Workers that may die over one function. More are no accident: it needs more memory than there is."""
 
@@ -122,11 +108,6 @@ class _Worker(NamedTuple):
     slot: int
     process: Any
     connection: Connection
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.join()
-        self.connection.close()
 
 
 class LocalExecutor(AbstractExecutor):
@@ -204,10 +185,9 @@ class LocalExecutor(AbstractExecutor):
         ours, theirs = context.Pipe()
         cores = core_numbers()[slot :: self._workers] or core_numbers()
         process = context.Process(target=_work, args=(theirs, cores, cache_folder()), daemon=True)
-        with (
-            environment(SHARED_GPU | (SINGLE_THREAD if self._single_threaded else {})),
-            _without_interruption(),
-        ):
+        variables = SHARED_GPU | (SINGLE_THREAD if self._single_threaded else {})
+        # By inheritance: a worker reads them while it imports, before it could be told anything.
+        with patch.dict(os.environ, variables), _without_interruption():
             process.start()
         theirs.close()
         self._alive[slot] = _Worker(slot, process, ours)
@@ -217,7 +197,9 @@ class LocalExecutor(AbstractExecutor):
         # An interrupted iterator may be closed after the executor, and end its workers a second time.
         if self._alive.get(worker.slot) is worker:
             del self._alive[worker.slot]
-            worker.stop()
+            worker.process.terminate()
+            worker.process.join()
+            worker.connection.close()
             self._free.append(worker.slot)
 
 

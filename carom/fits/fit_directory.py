@@ -23,7 +23,7 @@ from carom.errors import InputError
 from carom.estimation.result import Fit
 from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
 from carom.models import AbstractModel
-from carom.storage.atomic import atomic_write, folder_made, locked, make_folder
+from carom.storage.atomic import folder_made, locked, make_folder, write_whole
 from carom.storage.input_file import complaint, require_file
 from carom.storage.tensor_file import read_tensors, write_tensors
 from carom.training import TrainingResult
@@ -186,8 +186,8 @@ def save_fit(
     if posterior is not None:
         save_posterior(posterior, folder / POSTERIOR)
     write_recording(recording, folder / RECORDING)
-    _write_text(folder / HISTORY, "\n".join(json.dumps(line) for line in _history(fit)))
-    _write_text(folder / SUMMARY, json.dumps(notes, indent=2))
+    write_whole(folder / HISTORY, "".join(json.dumps(line) + "\n" for line in _history(fit)))
+    write_whole(folder / SUMMARY, json.dumps(notes, indent=2) + "\n")
     save_model(fit.model, folder / MODEL, notes=notes)
     write_manifest(folder, seconds=fit.seconds)
 
@@ -196,7 +196,7 @@ def write_manifest(folder: Path, *, seconds: float) -> None:
     """Declare the files in a directory to belong to one fit, which took so long."""
     files = {name: _hash(folder / name) for name in FILES if (folder / name).exists()}
     # Times differ whenever a fit is repeated; here they change no other file.
-    _write_text(folder / MANIFEST, json.dumps({"seconds": seconds, "sha256": files}, indent=2))
+    write_whole(folder / MANIFEST, json.dumps({"seconds": seconds, "sha256": files}, indent=2) + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -337,11 +337,6 @@ def _load_history(file: Path) -> tuple[dict[str, float], ...]:
         if not isinstance(line, dict) or not all(type(value) in (int, float) for value in line.values()):
             raise complaint(file, "this is not an object of numbers; fit it again", f"line {number}")
     return tuple({key: float(value) for key, value in line.items()} for line in lines)
-
-
-def _write_text(path: Path, text: str) -> None:
-    with atomic_write(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _hash(path: Path) -> str:

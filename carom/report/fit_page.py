@@ -13,7 +13,7 @@ from carom.report.charts import fit_charts
 from carom.report.findings import Findings, read_findings
 from carom.report.page import page_environment
 from carom.report.scene import scene_html
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 
 MOST_BYTES = 8_000_000
 """The largest page that is written: browsers become slow beyond."""
@@ -31,8 +31,7 @@ def write_report(directory: Path, out: Path) -> int:
         raise InputError(
             f"{out}: the page would have {len(text)} bytes, more than {MOST_BYTES}; fit a shorter recording."
         )
-    with atomic_write(out) as temporary:
-        temporary.write_bytes(text)
+    write_whole(out, text)
     return len(text)
 
 

@@ -57,6 +57,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file by `atomic_write`; text is written as UTF-8."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
 def make_folder(folder: Path) -> None:
     """Create a folder and its missing parents; raises `InputError` where the system refuses."""
     try:

@@ -19,7 +19,14 @@ from carom.execution.tasks import Task, run_tasks, stored_result
 from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
 from carom.fits.fit_directory import is_finished, read_manifest
 from carom.fits.plan import plan_fit
-from carom.storage.atomic import FolderBusyError, atomic_write, folder_made, locked, remove_leftovers
+from carom.storage.atomic import (
+    FolderBusyError,
+    atomic_write,
+    folder_made,
+    locked,
+    remove_leftovers,
+    write_whole,
+)
 from carom.sweeps.planning import Planner, SweepFit, data_fingerprint
 from carom.sweeps.study import OptunaStudy, Trial
 from carom.sweeps.sweep_file import Sweep
@@ -213,9 +220,7 @@ def _seconds(directory: Path) -> float | None:
 
 
 def _write_json(path: Path, document: Any) -> None:
-    with atomic_write(path) as temporary:
-        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def run_sweep(

@@ -20,7 +20,7 @@ from carom.data.io.recording_file import read_recording
 from carom.data.recording import Channel, Recording
 from carom.errors import InputError
 from carom.mechanics import Pair, Projection, Scene, Wall
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 from carom.storage.input_file import complaint, require_file, shown
 from carom.types import VelocityGrid
 
@@ -198,8 +198,7 @@ def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> 
     """Write a system file with a comment at every key, whole or not at all; an existing file is replaced."""
     path, text = Path(path), format_system_file(system_file)
     parse_system_file(path, text)  # what could not be read again, such as an infinite offset, is refused now
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(text.encode())
+    write_whole(path, text)
 
 
 def parse_system_file(path: Path, text: str) -> SystemFile:
