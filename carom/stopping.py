@@ -16,6 +16,7 @@ def quiet_interruption() -> Iterator[None]:
     For the loading of modules, when nothing has begun that would need to be cleaned up.
     """
     before = signal.getsignal(signal.SIGINT)
+    # Whoever has installed a handler, such as a notebook, keeps it; only main threads may set one.
     ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
     if ours:
         signal.signal(signal.SIGINT, _stop)

@@ -109,6 +109,7 @@ def declared_types(declaration: type) -> dict[str, tuple[Any, tuple[Any, ...]]]:
             kind, *bounds = get_args(kind)
         if get_origin(kind) in (Union, types.UnionType):
             alternatives = [part for part in get_args(kind) if part is not types.NoneType]
+            # Two sets of words are one larger set.
             if all(get_origin(part) is Literal for part in alternatives):
                 kind = Literal[tuple(word for part in alternatives for word in get_args(part))]
             elif len(alternatives) == 1:
@@ -121,6 +122,7 @@ def declared_types(declaration: type) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 def documented_fields(declaration: type) -> dict[str, str]:
     """The explanation of every field in the docstrings of a dataclass and its bases."""
     found: dict[str, str] = {}
+    # Bases first: a subclass may explain a field anew.
     for cls in reversed(declaration.__mro__[:-1]):
         parsed = docstring_parser.parse(cls.__doc__ or "")
         found |= {part.arg_name: " ".join((part.description or "").split()) for part in parsed.params}

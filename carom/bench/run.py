@@ -62,6 +62,7 @@ def run_bench(
         if progress is not None:
             progress((done + 1) / len(cases))
     options = [*(["--quick"] if quick else []), *(["--only", *names] if names else [])]
+    # Speed depends on these as much as on our own code.
     libraries = {name: version(name) for name in ("jax", "jaxlib")}
     return {
         "kind": "carom bench",
@@ -80,6 +81,7 @@ def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
     with tempfile.TemporaryDirectory(prefix="carom-bench-") as cache:
         cold, cold_seconds = _process(case, quick=quick, cache=cache)
         warm, warm_seconds = _process(case, quick=quick, cache=cache)
+    # The second process finds its programs compiled: it measures what users see every day.
     figures = dict(warm["figures"])
     for name, value in cold["figures"].items():
         if name.endswith("compile_seconds"):
@@ -137,6 +139,7 @@ def compare(document: Document, stored: Document) -> dict[str, Any]:
         >>> compare({**base, "rows": [row]}, {**base, "rows": [older]})["ratios"]["a"]["steps_per_second"]
         2.0
     """
+    # By name, not by place: the two runs may have measured different cases.
     earlier = {row["case"]: row["figures"] for row in stored["rows"]}
     ratios: dict[str, dict[str, float]] = {}
     for row in document["rows"]:
@@ -158,6 +161,7 @@ def compare(document: Document, stored: Document) -> dict[str, Any]:
 
 def _improvement(name: str, value: float, before: float) -> float | None:
     """How many times better a figure is; None where it is not measured or neither a rate nor a cost."""
+    # A ratio to nothing says nothing.
     if value <= 0 or before <= 0:
         return None
     if name.endswith(("per_second", "per_cpu_second")):

@@ -58,6 +58,7 @@ def describe_forecasts(document: Document) -> str:
 
 def _model_row(row: dict[str, Any]) -> tuple[str, ...]:
     figures = row["figures"]
+    # Per second of CPU time: wall time depends on how many cores are free.
     rate, reference = figures.get("training_steps_per_cpu_second"), row.get("reference")
     # Of training and forecasts together.
     compiled = [
@@ -78,6 +79,7 @@ def _model_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _fit_row(row: dict[str, Any]) -> tuple[str, ...]:
     figures = row["figures"]
+    # The recipe carom has no epochs; it is compared with the whole published training.
     epochs = figures.get("epochs", PUBLISHED_EPOCHS)
     reference = PUBLISHED_FIT_CPU_SECONDS * epochs / PUBLISHED_EPOCHS
     warm, cold = (

@@ -42,6 +42,7 @@ def bench(
         json: Print one JSON object instead of tables.
     """
     require_seed(seed)
+    # Before minutes of measuring, not after.
     select_cases(only)
     stored = None if against is None else read_bench(against)
     if out is not None:

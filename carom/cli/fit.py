@@ -21,6 +21,7 @@ HELD_OUT = "error of forecasts of held-out data, noise included"
 
 def _argument(option: Option) -> tuple[str, Any, Any]:
     """One field of `FitArguments`."""
+    # None stands for a default that depends on the recipe.
     kind = option.type if option.default is not None else option.type | None
     only = f"Recipe {option.recipes[0]}: " if option.recipes else ""
     help_text = tyro.conf.arg(help=f"{only}{option.explanation}")
@@ -64,6 +65,7 @@ def fit(
     with progress("fitting" if chosen.recipe == "carom" else f"training {options.model}") as report:
         result = plan.run(out, overwrite=overwrite, progress=report)
     found, summary, notes = _estimated(result, plan) if isinstance(result, Fit) else _trained(result, plan)
+    # Scored here and by sweeps alike, never inside the fit, which must not see these data.
     held_out = None
     if plan.split.held_out:
         noise = (result.noise[0], result.noise[1]) if isinstance(result, Fit) else None
@@ -100,6 +102,7 @@ def _trained(result: TrainingResult, plan: FitPlan) -> Summary:
 
 
 def _estimated(result: Fit, plan: FitPlan) -> Summary:
+    # Per run, so that a run without a bounce stands out.
     impacts = [int(found.chosen.sum()) for found in result.impacts]
     data, diagnostics = plan.recording, tuple(result.diagnostics.messages)
     rows: list[tuple[str, object]] = [("runs, samples", f"{len(data.runs)}, {data.samples}")]

@@ -20,6 +20,7 @@ def add_noise(recording: Recording, standard_deviation: float, *, seed: int) -> 
     """
     if not (np.isfinite(standard_deviation) and standard_deviation >= 0):
         raise InputError(f"The noise must be a standard deviation ≥ 0, but it is {standard_deviation}.")
+    # One generator for all runs, in their order: every run has noise of its own.
     generator = np.random.default_rng(seed)
 
     def disturb(run: Run) -> Run:
@@ -50,6 +51,7 @@ def disturb_touch(recording: Recording, *, missed: float, false: float, shift: i
         for sample, body in np.argwhere(run.touch):
             if generator.random() >= missed:
                 place = sample + generator.integers(-shift, shift + 1)
+                # A report cannot come before the recording begins or after it ends.
                 reading[np.clip(place, 0, len(run) - 1), body] = True
         return replace(run, touch=reading)
 

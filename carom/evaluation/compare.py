@@ -72,6 +72,7 @@ def rank_models(
         checkpoints: a directory for checkpoints.
     """
     split = hold_out(recording, share)
+    # Errors on the data of the fit would favour the model with the most weights.
     if not split.held_out:
         raise InputError("A comparison needs something held out; choose a share greater than 0.")
     names = (CAROM, *PAPER_MODELS)
@@ -90,6 +91,7 @@ def rank_models(
                 untrained = paper_model(chosen, split.training, learn, seed=seed)
                 fit = train(untrained, split.training, paper, seed=seed, checkpoints=checkpoints)
                 noise, reason = None, ""
+        # One that cannot be fitted, such as for want of velocities, is a result too.
         except InputError as error:
             found.append(Ranked(name, None, reason=str(error)))
             continue
@@ -100,6 +102,7 @@ def rank_models(
         errors = tuple(held_out_error((part,)) for part in parts)
         error = held_out_error(parts)
         if not np.isfinite(error):
+            # More important than what the fit says of itself.
             reason = "A forecast diverged."
         found.append(Ranked(name, error, errors, fit.seconds, reason))
     return split, tuple(sorted(found, key=lambda row: np.inf if row.error is None else row.error))

@@ -52,8 +52,10 @@ class HeldOutForecast(NamedTuple):
         if self.low is None or self.high is None or np.isnan(self.noise):
             return None
         measured = self.part.future.position
+        # Half-widths add in squares, as those of independent normal errors do.
         blur = NORMAL_BOUND * self.noise
         below, above = (np.hypot(np.abs(self.position - edge), blur) for edge in (self.low, self.high))
+        # Missing samples are neither inside nor outside.
         known = np.isfinite(measured)
         inside = (measured >= self.position - below) & (measured <= self.position + above)
         return float(inside[known].mean()) if known.any() else None
@@ -75,6 +77,7 @@ def forecast_held_out(
         samples, noise, seed: as in `carom.estimation.forecast_after`.
     """
     begin, future = float(part.history.time[-1]), part.future
+    # The model steps evenly, the samples need not: it goes beyond the last one and is interpolated.
     steps = max(1, int(np.ceil((future.time[-1] - begin) / model.step_size - 1e-6)))
     ahead = forecast_after(model, part.history, steps, samples=samples, noise=noise, seed=seed)
     grid = begin + np.arange(steps + 1) * model.step_size
@@ -103,6 +106,7 @@ def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:
     """Root mean squared error of a coordinate over all held-out samples; infinite where one diverged."""
     squares = np.concatenate([one.squares.ravel() for one in forecasts])
     known = np.concatenate([np.isfinite(one.part.future.position).ravel() for one in forecasts])
+    # A mean over what happened to stay finite would flatter a diverging model.
     if not np.isfinite(squares[known]).all():
         return float("inf")
     return float(np.sqrt(squares[known].mean()))
@@ -171,6 +175,7 @@ def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recordin
         model: the fitted model.
     """
     scene = model.scene
+    # A fitted model knows bodies and dimension; a file as Carom writes it needs no more.
     if system is None and not path.with_suffix(".toml").exists():
         return read_recording(path, scene=scene, missing=("position", "velocity"))
     recording, description = read_described(path, system)
@@ -187,6 +192,7 @@ def overlaps(model: AbstractModel, state: State) -> list[tuple[str, float]]:
     """Contacts whose surfaces overlap in a state by more than rounding, in words, and their depths."""
     surfaces = model.geometry if isinstance(model, HasSurfaces) else model.scene.geometry
     gaps = np.asarray(surfaces.gap(jnp.asarray(state.position, jnp.float32)))
+    # States are in single precision.
     tolerance = 1e-5 * float(np.abs(state.position).max())
     return [(contact_name(model.scene, j), -float(gap)) for j, gap in enumerate(gaps) if gap < -tolerance]
 
@@ -220,6 +226,7 @@ def _bands(ahead: Sequence[BandedForecast]) -> dict[str, np.ndarray]:
     channels = enumerate((names.position, names.velocity or ()))
     for (channel, of_channel), edge in product(channels, ("low", "high")):
         parts = [getattr(one, edge) for one in ahead]
+        # A column with bands for some runs alone could not be told from one with gaps.
         if any(part is None for part in parts):
             return {}
         values = np.concatenate([part[channel].reshape(len(part[channel]), -1) for part in parts])

@@ -23,6 +23,7 @@ ENVIRONMENT = SHARED_GPU | SINGLE_THREAD
 
 
 def _address(value: str) -> str:
+    # Dask would try any text as a host name, and wait.
     if "://" not in value:
         raise ValueError(f'write an address such as "tcp://node1:8786", not "{value}"')
     return value
@@ -79,6 +80,7 @@ class DaskExecutor(AbstractExecutor):
             self._client = self._connect()
         from distributed import KilledWorker, as_completed
 
+        # Counted by us as well: the scheduler forgets a task that is submitted anew.
         losses: Counter[int] = Counter()
 
         def submit(index: int) -> Any:
@@ -175,6 +177,7 @@ def slurm_cluster(slurm: Slurm) -> Any:
         walltime=slurm.walltime,
         job_extra_directives=list(slurm.directives),
         job_script_prologue=[*(f"export {n}={v}" for n, v in ENVIRONMENT.items()), *slurm.prologue],
+        # Any free port: two sweeps on one login node must not compete for one.
         scheduler_options={"dashboard_address": ":0"},
     )
 

@@ -134,6 +134,7 @@ class LocalExecutor(AbstractExecutor):
     def run(
         self, functions: Sequence[Function], report: Callable[[int, float], None]
     ) -> Iterator[tuple[int, Any]]:
+        # The first functions first: `run_tasks` puts the heaviest there.
         waiting = list(range(len(functions)))
         busy: dict[Connection, tuple[_Worker, int]] = {}
         losses: Counter[int] = Counter()
@@ -160,6 +161,7 @@ class LocalExecutor(AbstractExecutor):
                                 "for lack of memory; the same command continues, with fewer --workers if "
                                 "necessary."
                             ) from None
+                        # At the front, where the heaviest are.
                         waiting.insert(0, index)
                         continue
                     if kind == "progress":

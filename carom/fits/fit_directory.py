@@ -175,6 +175,7 @@ def save_fit(
         "names": list(names),
     }
     notes |= _notes_of_estimation(fit) if isinstance(fit, Fit) else _notes_of_training(recording)
+    # Both recipes store several models; only their meaning differs.
     posterior = fit.samples if isinstance(fit, Fit) else ensemble
     if isinstance(fit, Fit):
         trajectories = {
@@ -254,6 +255,7 @@ def load_fit_directory(path: str | os.PathLike[str]) -> FitDirectory:
         raise InputError(f"{path}: this is not a fit directory; name one that `carom fit` wrote.")
     model, notes = load_fitted_model(path)
     recording = read_recording(path / RECORDING, scene=model.scene, missing=("position", "velocity"))
+    # The same share gives the same split: what was held out is not stored twice.
     share = notes.get("hold_out", 0.0)
     if isinstance(share, bool) or not isinstance(share, int | float):
         raise complaint(path / MODEL, "the share that was held out is not a number; fit it again")
@@ -277,6 +279,7 @@ def recording_hash(recording: Recording) -> str:
     """A hash of all samples, to identify the data that a model was fitted to."""
     digest = hashlib.sha256()
     for run in recording.runs:
+        # Or two runs could be told from one only by chance.
         digest.update(repr(run.position.shape).encode())
         for channel in (run.time, run.position, run.velocity, run.touch):
             if channel is not None:

@@ -98,6 +98,7 @@ def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:
         row[[pair.first, pair.second]] = 1
         rows.append(row)
         values.append(pair.offset)
+    # Walls are stored per body, with the radius in the offset.
     first_at: dict[tuple, tuple[int, float]] = {}
     for wall in scene.geometry.walls:
         # The same wall for another body has the same normals, and edges at the same distances from it.
@@ -131,6 +132,7 @@ def view_of(
     """The bounding box of the motion, extended to axis-aligned walls within its own width."""
     low = np.nanmin(position - radii[None, :, None], axis=(0, 1))
     high = np.nanmax(position + radii[None, :, None], axis=(0, 1))
+    # Walls further away than the motion is wide would only make it small.
     reach = max(float((high - low).max()), 1e-9)
     for (normal, offset), *edges in walls:
         axis = int(np.argmax(np.abs(normal)))
@@ -230,6 +232,7 @@ def _plane_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
         circle = Circle((0, 0), max(radius, least), facecolor=color, edgecolor="black", zorder=3)
         circle.set_linewidth(0.8)
         circles.append(axes.add_patch(circle))
+        # A number on a point would be all that is seen of it.
         if len(radii) <= NUMBERED and radius > least:
             numbers.append((body, axes.text(0, 0, str(body + 1), color=_number_color(body), **_NUMBER)))
 
@@ -283,6 +286,7 @@ def _space_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
         axis.set_major_locator(MaxNLocator(4))
         axis.pane.fill = False
     axes.zaxis.labelpad = 12
+    # Edges only: filled faces would hide what moves behind them.
     for plane, *_ in shapes.solids:
         corners = section(plane, view)
         if len(corners):

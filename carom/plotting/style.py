@@ -54,6 +54,7 @@ _SETTINGS: dict[Any, Any] = {
     "legend.frameon": False,
     "figure.dpi": DPI,
     "savefig.bbox": "tight",
+    # Text stays text, which can be searched and is smaller than its outlines.
     "svg.fonttype": "none",
 }
 
@@ -81,6 +82,7 @@ def marked_line(name: str) -> dict[str, Any]:
     style = line_style(name)
     if style.marker == "none":
         return line(name)
+    # Staggered, or markers of curves that coincide would hide each other.
     order = list(LINES).index(name) if name in LINES else len(LINES)
     return line(name) | {
         "marker": style.marker,

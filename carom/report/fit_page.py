@@ -38,6 +38,7 @@ def write_report(directory: Path, out: Path) -> int:
 def report_html(findings: Findings) -> str:
     """The whole document."""
     futures = [part.future.position for part in findings.fit.split.held_out]
+    # The error of always predicting the mean, to compare the forecasts with.
     spread = float(np.nanstd(np.concatenate([future.ravel() for future in futures]))) if futures else 0.0
     return page_environment().get_template("fit.html").render(
         version=__version__,

@@ -38,9 +38,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         mode = _mode_of_regular_file(target)
         with temporary.open("xb"):
             pass
+        # A replaced file keeps its permissions, as an edited one would.
         if mode is not None:
             temporary.chmod(mode)
         yield temporary
+        # Before the name changes, or a power cut could leave an empty file under it.
         _flush_to_disk(temporary)
         temporary.replace(target)
         with suppress(OSError):  # some file systems cannot flush folders, and the file is in place

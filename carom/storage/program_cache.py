@@ -81,6 +81,7 @@ class CachedFunction:
             program.set_result(made)
             with _lock:
                 _store(name, program)
+        # NumPy's, whose types are those that the program was compiled for.
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
         return jax.tree.unflatten(jax.tree.structure(self.result), program.result()(*leaves))
 

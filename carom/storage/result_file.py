@@ -30,6 +30,7 @@ def read_result(path: Path) -> dict[str, Any]:
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="result")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
+        # An older result is not wrong, only to be made again.
         if isinstance(result, dict) and _CHECK not in result:
             return {}
         whole = isinstance(result, dict) and result.pop(_CHECK) == _hash(result)

@@ -81,6 +81,7 @@ def fill(path: Path, skeleton: Tree, tensors: Mapping[str, np.ndarray], *, model
         models: the length of a leading axis, where several models are stored together.
     """
     expected = arrays_by_place(skeleton)
+    # Names first: a shape alone might fit by accident.
     if expected.keys() != tensors.keys():
         name = min(expected.keys() ^ tensors.keys())
         problem = "the tensors are not those of the model in the header; fit it again"

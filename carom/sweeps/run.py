@@ -59,6 +59,7 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
         out: the directory of the sweep, which every worker must see.
         progress: called with the fraction of the work done.
     """
+    # A worker on another machine may not share the file system.
     for path in (out, fit.recording):
         if not path.exists():
             raise InputError(
@@ -76,6 +77,7 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
         finished = load_fit_directory(out / fit.name)
         numbers = _numbers(finished)
         row["numbers"] = {name: x if x is None or math.isfinite(x) else None for name, x in numbers.items()}
+        # From the directory, not from memory: a fit found complete is scored alike.
         if finished.split.held_out:
             error = score_held_out(
                 finished.model, finished.split.held_out, noise=noise_from_notes(finished.notes)
@@ -242,6 +244,7 @@ def run_sweep(
         again: repeat fits that ended without an error.
         progress: called with the fraction of all fits that is done.
     """
+    # Reads every recording, so that wrong ones are refused before any worker starts.
     planner = Planner(sweep)
     if sweep.study is None:
         grid, study = planner.grid(), None

@@ -50,6 +50,7 @@ class OptunaStudy:
     def report(self, trial: Trial, errors: list[float | None]) -> Trial:
         """Report the held-out errors of a trial's fits."""
         known = [error for error in errors if error is not None]
+        # A mean over fewer fits would favour trials whose hard cases failed.
         if len(known) < len(errors):
             self._study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
             return trial

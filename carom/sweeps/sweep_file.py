@@ -22,6 +22,7 @@ MAXIMUM_SEEDS, MAXIMUM_TRIALS = 10_000, 100_000
 
 
 def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # It would be made once and listed twice.
     if len({*values}) < len(values):
         raise ValueError("a value is there twice; keep one")
     return values

@@ -46,6 +46,7 @@ def read_recording(
     # Before reading: a table can take seconds.
     if step_size is not None and not (np.isfinite(step_size) and step_size > 0):
         raise complaint(path, f"the step size must be positive, but {step_size} was given")
+    # Before the numbers are read: a missing column is the commonest mistake.
     columns = match_columns(path, names, columns, scene=scene, timed=step_size is None)
     try:
         frame = table.load(path, columns.numbers, columns.run)
@@ -69,6 +70,7 @@ def read_recording(
         if step_size is not None and abs(found - step_size) > TOLERANCE * found:
             problem = f"times step by {found:.6g} s, but a step size of {step_size:g} s was given"
             raise complaint(path, f"{problem}; correct one", f"column {columns.time}")
+        # What was stated wins within the tolerance, as times may be rounded.
         step_size = step_size or found
     # Columns are body-major: the coordinates of a body are neighbours.
     shape = (len(frame), -1, 1 if scene is None else scene.dimension)
@@ -99,6 +101,7 @@ def write_recording(
     """
     path = Path(path)
     table = table_format(path)
+    # After all others, so that readers of positions by number find them where they were.
     frame = _frame(recording).with_columns(**dict(further or {}))
     require_size(path, rows=frame.height, columns=frame.width)  # what could not be read again
     with atomic_write(path) as temporary:

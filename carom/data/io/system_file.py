@@ -178,6 +178,7 @@ def read_described(path: Path, system: Path | None = None) -> tuple[Recording, S
         path: a `.csv`, `.parquet` or `.npz` file.
         system: its system file, by default the `.toml` beside it.
     """
+    # First: whoever mistypes the recording would otherwise read about its system file.
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     beside = path.with_suffix(".toml")
     if system is None and not beside.exists():
@@ -219,6 +220,7 @@ def parse_system_file(path: Path, text: str) -> SystemFile:
     columns = None
     if document.columns is not None:
         named = dict(document.columns)
+        # A user who only renames the time need not list the rest.
         named["position"] = named["position"] or standard_columns(scene.bodies, scene.dimension).position
         try:
             columns = Columns(**named)
@@ -307,6 +309,7 @@ def format_system_file(system_file: SystemFile) -> str:
     scene, comments = system_file.scene, system_file.comments
     remarks = comments.remarks
     system = {name: getattr(scene, name) for name in SystemTable.model_fields}
+    # It has no meaning without that projection, and reading would refuse it.
     if scene.projection != "reference_point":
         del system["reference"]
     columns = {} if system_file.columns is None else vars(system_file.columns)

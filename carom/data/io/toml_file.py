@@ -53,6 +53,7 @@ def read_toml_text(path: Path, *, kind: str) -> str:
     except OSError as error:
         raise unreadable(path, error) from error
     try:
+        # Editors on Windows put a mark at the beginning.
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise not_utf8(path, content[: error.start].count(b"\n") + 1) from None
@@ -143,6 +144,7 @@ def as_written(value: object) -> str:
     """A value much as it stands in the file, short enough for a sentence."""
     if isinstance(value, int) and abs(value) >= 10**20:
         return "a huge number"  # Python refuses to print whole numbers beyond some thousand digits
+    # Its content may be as long as the file.
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
