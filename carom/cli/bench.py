@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from carom.bench.cases import select_cases
-from carom.bench.run import compare, read_bench, run_bench
-from carom.bench.tables import fit_table, model_table
+from carom.bench.run import compare, fit_table, model_table, read_bench, run_bench
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_seed

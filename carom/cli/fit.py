@@ -8,8 +8,7 @@ import tyro
 
 from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
-from carom.digits import mean_and_error, to_error
-from carom.estimation import Fit, Parameter
+from carom.estimation import Fit
 from carom.evaluation import paper_rmse, score_held_out
 from carom.fits.options import OPTIONS, FitOptions, Option
 from carom.fits.plan import FitPlan, plan_fit
@@ -113,7 +112,9 @@ def _estimated(result: Fit, plan: FitPlan) -> Summary:
     rows += [("impacts", sum(impacts)), ("noise of positions", result.noise[0])]
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
-    rows += [(parameter.name, _value(parameter)) for parameter in result.parameters]
+    for parameter in result.parameters:
+        # The sentence of the fit, which may speak of a bound, without the name at its beginning.
+        rows.append((parameter.name, parameter.words.removeprefix(f"{parameter.name}: ").removesuffix(".")))
     found = {
         "model": "mechanism",
         "stepper": result.model.stepper.name,
@@ -124,13 +125,3 @@ def _estimated(result: Fit, plan: FitPlan) -> Summary:
         "notes": list(plan.notes),
     }
     return found, rows, (*plan.notes, *diagnostics)
-
-
-def _value(parameter: Parameter) -> str:
-    if parameter.value is None or parameter.standard_error is None:
-        return "not determined"
-    if parameter.high == 1.0 and parameter.low is not None and parameter.key.startswith("restitution"):
-        # At its bound the estimate has no symmetric error.
-        value, least = (to_error(part, parameter.standard_error) for part in (parameter.value, parameter.low))
-        return f"{value} (at least {least})"
-    return mean_and_error(parameter.value, parameter.standard_error)

@@ -185,11 +185,6 @@ def share_text(holds: Iterable[Any]) -> str:
     return f"{sum(answers)} of {len(answers)}"
 
 
-def yes_or_no(holds: bool) -> str:
-    """An answer in a word."""
-    return "yes" if holds else "no"
-
-
 def markdown(table: Table) -> str:
     """The table as Markdown, under its caption where it has one.
 
