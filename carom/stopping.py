@@ -35,12 +35,6 @@ def end_process(status: int) -> NoReturn:
     os._exit(status)
 
 
-def flush_output() -> None:
-    """Write out what was printed, so that a failure shows while it can still be handled."""
-    if sys.stdout is not None:  # a process may be started without
-        sys.stdout.flush()
-
-
 def discard_output() -> None:
     """Drop what could not be written; the interpreter would try again at exit, and print a traceback."""
     with suppress(OSError, ValueError):  # a stream without a file needs nothing

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from importlib import import_module
 
 from carom.errors import InputError, SettingsError
-from carom.stopping import discard_output, end_process, flush_output, quiet_interruption
+from carom.stopping import discard_output, end_process, quiet_interruption
 from carom.version import __version__
 
 COMMANDS = (
@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command()
         # Now rather than at exit, where nobody could handle a full disk or a closed pipe.
         finally:
-            flush_output()
+            if sys.stdout is not None:  # a process may be started without
+                sys.stdout.flush()
     except InputError as error:
         print(f"carom: {_sentence(error)}", file=sys.stderr)
         leave(2)

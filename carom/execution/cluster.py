@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 from unittest.mock import patch
 
@@ -113,7 +114,8 @@ class DaskExecutor(AbstractExecutor):
         self._client = None
 
     def _connect(self) -> Any:
-        dask, distributed = _libraries()
+        distributed = optional_module("distributed", purpose="A cluster", extra="cluster")
+        dask = import_module("dask")  # which distributed brings
         settings = {
             "distributed.scheduler.allowed-failures": MAXIMUM_LOSSES,
             # A lost worker loses one task, not several that wait for it.
@@ -157,18 +159,12 @@ def run_on_worker(function: Function, source: str) -> Any:
 
 def slurm_cluster(slurm: Slurm) -> Any:
     """The cluster of SLURM jobs, none submitted yet."""
+    jobqueue = optional_module("dask_jobqueue.slurm", purpose="SLURM", extra="slurm")
     try:
-        from dask.utils import parse_bytes
-        from dask_jobqueue.slurm import SLURMCluster
-    except ImportError:
-        raise InputError(
-            "SLURM needs the package dask-jobqueue; install it with: pip install 'carom[slurm]'."
-        ) from None
-    try:
-        memory = f"{slurm.per_job * parse_bytes(slurm.memory)}B"
+        memory = f"{slurm.per_job * import_module('dask.utils').parse_bytes(slurm.memory)}B"
     except ValueError:
         raise InputError(f"[cluster.slurm], memory: write a size such as 2GB, not {slurm.memory}.") from None
-    return SLURMCluster(
+    return jobqueue.SLURMCluster(
         queue=slurm.queue,
         account=slurm.account,
         cores=slurm.per_job,
@@ -182,16 +178,21 @@ def slurm_cluster(slurm: Slurm) -> Any:
     )
 
 
-def _libraries() -> tuple[Any, Any]:
+def optional_module(name: str, *, purpose: str, extra: str) -> Any:
+    """A module of a package that not everybody has installed.
+
+    Arguments:
+        name: of the module.
+        purpose: what needs it, at the beginning of a sentence.
+        extra: the extra of Carom that installs it.
+    """
     try:
-        import dask
-        import distributed
+        return import_module(name)
     except ImportError:
+        package = name.partition(".")[0].replace("_", "-")
         raise InputError(
-            "A cluster needs the package distributed; install it with: pip install 'carom[cluster]', or run "
-            "on this machine alone with --serial."
+            f"{purpose} needs the package {package}; install it with: pip install 'carom[{extra}]'."
         ) from None
-    return dask, distributed
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """One style for all figures, readable in grey and with colour blindness, and figures as image files."""
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,11 +59,9 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-@contextmanager
-def figure_style() -> Iterator[None]:
-    """Matplotlib's settings for the figures made inside."""
-    with mpl.rc_context(_SETTINGS):
-        yield
+def figure_style() -> AbstractContextManager[None]:
+    """Matplotlib's settings for the figures made inside a `with` block."""
+    return mpl.rc_context(_SETTINGS)
 
 
 def line_style(name: str) -> Line:

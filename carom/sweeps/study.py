@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from carom.errors import InputError
+from carom.execution.cluster import optional_module
 from carom.sweeps.sweep_file import Range, Study
 
 
@@ -27,12 +27,7 @@ class OptunaStudy:
     """Suggests trials and learns from their errors."""
 
     def __init__(self, study: Study):
-        try:
-            import optuna
-        except ImportError:
-            raise InputError(
-                "A study needs the package optuna; install it with: pip install 'carom[cluster]'."
-            ) from None
+        optuna = optional_module("optuna", purpose="A study", extra="cluster")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         sampler = optuna.samplers.TPESampler if study.sampler == "tpe" else optuna.samplers.RandomSampler
         self._optuna = optuna
