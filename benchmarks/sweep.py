@@ -23,8 +23,7 @@ import psutil
 import carom
 from carom.cli import main as command_line
 from carom.fits.fit_directory import MODEL, UNFINISHED
-from carom.sweeps.one_fit import ROWS
-from carom.sweeps.results import RESULTS, TABLE
+from carom.sweeps.run import RESULTS, ROWS, TABLE
 
 FITS, WORKERS, KILLS = 200, 4, 10
 HIDDEN, RATES = (4, 6), (0.01, 0.02)

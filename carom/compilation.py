@@ -54,6 +54,7 @@ def device_memory() -> int:
     if device.platform != "cpu":
         stated = device.memory_stats() or {}
         return int(stated.get("bytes_limit", UNKNOWN_MEMORY))
+    # In a container the machine has more memory than the process may use.
     limits = []
     with suppress(AttributeError, ValueError, OSError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

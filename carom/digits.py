@@ -18,6 +18,7 @@ def number(value: float) -> str:
     size = abs(value)
     if size == 0:
         return "0"
+    # Zeros before or after the digits are harder to count than an exponent is to read.
     if size < 1e-4 or size >= 1e6:
         return f"{value:.1e}"
     return f"{value:.{_decimals(size, 3)}f}"

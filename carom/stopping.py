@@ -16,6 +16,7 @@ def quiet_interruption() -> Iterator[None]:
     For the loading of modules, when nothing has begun that would need to be cleaned up.
     """
     before = signal.getsignal(signal.SIGINT)
+    # Whoever has installed a handler, such as a notebook, keeps it; only main threads may set one.
     ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
     if ours:
         signal.signal(signal.SIGINT, _stop)
@@ -32,12 +33,6 @@ def end_process(status: int) -> NoReturn:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(status)
-
-
-def flush_output() -> None:
-    """Write out what was printed, so that a failure shows while it can still be handled."""
-    if sys.stdout is not None:  # a process may be started without
-        sys.stdout.flush()
 
 
 def discard_output() -> None:

@@ -2,15 +2,14 @@
 docstring. Python, TOML files, sweeps and the command line all read that one declaration.
 """
 
-import math
-import operator
 import types
 from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
-from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from carom.errors import SettingsError
 
@@ -32,7 +31,7 @@ def require_valid(settings: Any, *, within: str = "") -> None:
         ...         require_valid(self)
         >>> Training(epochs=0)
         Traceback (most recent call last):
-        carom.errors.SettingsError: `epochs` must lie between 1 and 1000, but it is 0.
+        carom.errors.SettingsError: `epochs` must be a number of at least 1, but it is 0.
     """
     for name in declared_types(type(settings)):
         require_value(type(settings), name, getattr(settings, name), within=within)
@@ -40,19 +39,63 @@ def require_valid(settings: Any, *, within: str = "") -> None:
 
 def require_value(declaration: type, name: str, value: Any, *, within: str = "") -> None:
     """Refuse a value of one field of a dataclass outside the bounds and choices of its annotation."""
-    kind, bounds = declared_types(declaration)[name]
-    wanted = ""
-    if value is None:
+    checker = _checker(declaration, name)
+    if checker is None or value is None:
         return
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        wanted = f"be one of {', '.join(map(repr, get_args(kind)))}"
-    elif kind is float and not math.isfinite(value):
-        wanted = "be finite"
-    elif not all(_satisfies(value, bound) for bound in bounds):
-        wanted = _in_words(bounds)
-    if wanted:
+    try:
+        checker.validate_python(value)
+    except ValidationError as error:
         place = f"{within}.{name}" if within else name
-        raise SettingsError(f"`{place}` must {wanted}, but it is {value!r}.")
+        wanted = in_words(error.errors(include_url=False)[0])
+        raise SettingsError(f"`{place}` must be {wanted}, but it is {value!r}.") from None
+
+
+def in_words(error: ErrorDetails) -> str:
+    """What would be right instead of a refused value, completing "write …" and "must be …".
+
+    Example:
+        >>> from annotated_types import Ge
+        >>> try:
+        ...     TypeAdapter(Annotated[int, Ge(1)]).validate_python(0)
+        ... except ValidationError as error:
+        ...     in_words(error.errors()[0])
+        'a number of at least 1'
+    """
+    context = {
+        # Pydantic states the bounds of whole numbers as floats, too.
+        key: f"{value:.10g}" if isinstance(value, float) else value
+        for key, value in error.get("ctx", {}).items()
+    }
+    return _WORDS.get(error["type"], error["msg"].removeprefix("Input should be ")).format(**context)
+
+
+_WORDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a finite number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text in quotes",
+    "string_too_short": "text in quotes",
+    "tuple_type": "a list",
+    "too_short": "a list of at least {min_length}",
+    "greater_than": "a number greater than {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number less than {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "literal_error": "{expected}",
+}
+"""By Pydantic's names of errors, whose own words are for Python: a user of TOML knows no tuple."""
+
+
+@cache
+def _checker(declaration: type, name: str) -> TypeAdapter | None:
+    kind, bounds = declared_types(declaration)[name]
+    # Others, such as nested settings, check themselves; lax, as NumPy's numbers are welcome.
+    if kind not in (int, float) and get_origin(kind) is not Literal:
+        return None
+    accepted: Any = Annotated[kind, "bounds", *bounds]
+    return TypeAdapter(accepted, config=ConfigDict(allow_inf_nan=False))
 
 
 @cache
@@ -61,19 +104,17 @@ def declared_types(declaration: type) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     hints = get_type_hints(declaration, include_extras=True)
     found: dict[str, tuple[Any, tuple[Any, ...]]] = {}
     for field in fields(declaration):
-        kind, bounds = hints[field.name], ()
+        kind, bounds = hints[field.name], []
         if get_origin(kind) is Annotated:
-            kind, *metadata = get_args(kind)
-            bounds = tuple(
-                part for one in metadata for part in (one if isinstance(one, GroupedMetadata) else [one])
-            )
+            kind, *bounds = get_args(kind)
         if get_origin(kind) in (Union, types.UnionType):
             alternatives = [part for part in get_args(kind) if part is not types.NoneType]
+            # Two sets of words are one larger set.
             if all(get_origin(part) is Literal for part in alternatives):
                 kind = Literal[tuple(word for part in alternatives for word in get_args(part))]
             elif len(alternatives) == 1:
                 (kind,) = alternatives
-        found[field.name] = kind, bounds
+        found[field.name] = kind, tuple(bounds)
     return found
 
 
@@ -81,34 +122,8 @@ def declared_types(declaration: type) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 def documented_fields(declaration: type) -> dict[str, str]:
     """The explanation of every field in the docstrings of a dataclass and its bases."""
     found: dict[str, str] = {}
+    # Bases first: a subclass may explain a field anew.
     for cls in reversed(declaration.__mro__[:-1]):
         parsed = docstring_parser.parse(cls.__doc__ or "")
         found |= {part.arg_name: " ".join((part.description or "").split()) for part in parsed.params}
     return found
-
-
-_COMPARISONS = {
-    Gt: ("gt", operator.gt, "greater than"),
-    Ge: ("ge", operator.ge, "at least"),
-    Lt: ("lt", operator.lt, "less than"),
-    Le: ("le", operator.le, "at most"),
-}
-
-
-def _satisfies(value: Any, bound: Any) -> bool:
-    if type(bound) not in _COMPARISONS:  # an annotation for somebody else, such as the command line
-        return True
-    attribute, holds, _ = _COMPARISONS[type(bound)]
-    return holds(value, getattr(bound, attribute))
-
-
-def _in_words(bounds: tuple[Any, ...]) -> str:
-    match bounds:
-        case (Ge(low), Le(high)):
-            return f"lie between {low} and {high}"
-        case (Gt(0),):
-            return "be positive"
-        case (Ge(0),):
-            return "not be negative"
-    compared = [(bound, *_COMPARISONS[type(bound)]) for bound in bounds]
-    return "be " + " and ".join(f"{words} {getattr(bound, name)}" for bound, name, _, words in compared)

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import event_gradients
 from benchmarks.bodies_tables import MECHANICS_TABLES, SPEED_TABLES
 from benchmarks.tables import GPU_TABLES, GROWTH_TABLES
-from carom.bench.tables import BENCH_TABLES
+from carom.bench.run import BENCH_TABLES
 from carom.errors import InputError
 from carom.evaluation.results import read_results
 from carom.evaluation.tables import Table, markdown

@@ -49,6 +49,7 @@ class ModelCase:
 
 
 SYSTEMS: dict[str, AbstractSystem] = {
+    # The radius of the published code's ball: its centre bounces at 0.01.
     "ball": BouncingBall(radius=0.01),
     "cradle": NewtonsCradle(),
     "pendulum": Pendulum(),
@@ -64,6 +65,7 @@ MODEL_CASES: dict[str, ModelCase] = {
         "pendulum, VIN velocity Verlet", "pendulum", "vin", _SOFTPLUS, (118, 118)
     ),
     "pendulum-stormer-verlet": ModelCase("pendulum, VIN Störmer–Verlet", "pendulum", "vin", _STORMER),
+    # Fitted by Gauss–Newton, not trained by gradient descent: only its forecasts are measured.
     "ball-impact": ModelCase("ball, network of the recipe carom", "ball", "mechanism", trained=False),
 }
 FIT_CASES = {"fit-carom": "ball, recipe carom", "fit-paper": "ball, recipe paper"}
@@ -94,6 +96,7 @@ def select_cases(names: tuple[str, ...]) -> tuple[str, ...]:
         >>> select_cases(("fit",))
         ('fit-carom', 'fit-paper')
     """
+    # A misspelt case would otherwise measure nothing, after minutes.
     for name in names:
         if not any(case.startswith(name) for case in NAMES):
             raise InputError(f"There is no case {name}; the cases are {', '.join(NAMES)}.")

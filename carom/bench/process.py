@@ -53,6 +53,7 @@ def fit_by_carom() -> dict[str, float]:
     ball, steps, step_size = SYSTEMS["ball"], 519, 0.02
     recording = simulate(ball, steps=steps, step_size=step_size, noise=0.2, seed=0)
     settings = Settings(learn=("restitution", "surfaces"))
+    # The published code knows the start too, so that the two errors compare.
     fit = fit_recording(recording, settings, starts=[ball.start], seed=0)
     truth = ball.exact(ball.start, np.arange(steps + 1) * step_size)
     return {"error": paper_rmse(forecast(fit.model, _single(ball.start), steps), truth)}
@@ -74,6 +75,7 @@ def measure_training(
 ) -> dict[str, float]:
     """Training steps per second and per CPU-second, the best of several trainings after compilation."""
     settings = replace(SETTINGS, epochs=epochs)
+    # Windows start at every sample that leaves a whole horizon; the last batch may be smaller.
     steps = epochs * -(-(recording.samples - settings.horizon) // settings.batch_size)
     first, seconds, cpu = _first_and_best(lambda: train(model, recording, settings), repeats)
     return {
@@ -97,6 +99,7 @@ def measure_forecasts(
     batch = eqx.filter_jit(
         lambda model, starts: jax.vmap(lambda start: forecast(model, start, steps))(starts)
     )
+    # A single forecast takes milliseconds, which a few repetitions do not time well.
     first, seconds, _ = _first_and_best(lambda: forecast(model, one, steps), max(repeats, 5))
     first_of_many, seconds_of_many, cpu = _first_and_best(lambda: batch(model, starts), repeats)
     return {

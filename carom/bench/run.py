@@ -1,4 +1,4 @@
-"""Runs the cases, each in fresh processes with an empty and then a warm cache; compares with a stored run."""
+"""Runs the cases, each in fresh processes with an empty and then a warm cache; compares, and makes tables."""
 
 import json
 import os
@@ -15,8 +15,18 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from carom.bench.cases import FIT_CASES, MODEL_CASES, select_cases
+from carom.bench.cases import (
+    FIT_CASES,
+    FORECAST_STEPS,
+    MODEL_CASES,
+    PUBLISHED_EPOCHS,
+    PUBLISHED_FIT_CPU_SECONDS,
+    PUBLISHED_FORECAST_SECONDS,
+    select_cases,
+)
+from carom.digits import MISSING
 from carom.errors import InputError
+from carom.evaluation.tables import Table
 from carom.storage.fingerprint import source_hash
 from carom.storage.input_file import complaint, require_file
 from carom.version import __version__
@@ -62,6 +72,7 @@ def run_bench(
         if progress is not None:
             progress((done + 1) / len(cases))
     options = [*(["--quick"] if quick else []), *(["--only", *names] if names else [])]
+    # Speed depends on these as much as on our own code.
     libraries = {name: version(name) for name in ("jax", "jaxlib")}
     return {
         "kind": "carom bench",
@@ -80,6 +91,7 @@ def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
     with tempfile.TemporaryDirectory(prefix="carom-bench-") as cache:
         cold, cold_seconds = _process(case, quick=quick, cache=cache)
         warm, warm_seconds = _process(case, quick=quick, cache=cache)
+    # The second process finds its programs compiled: it measures what users see every day.
     figures = dict(warm["figures"])
     for name, value in cold["figures"].items():
         if name.endswith("compile_seconds"):
@@ -137,6 +149,7 @@ def compare(document: Document, stored: Document) -> dict[str, Any]:
         >>> compare({**base, "rows": [row]}, {**base, "rows": [older]})["ratios"]["a"]["steps_per_second"]
         2.0
     """
+    # By name, not by place: the two runs may have measured different cases.
     earlier = {row["case"]: row["figures"] for row in stored["rows"]}
     ratios: dict[str, dict[str, float]] = {}
     for row in document["rows"]:
@@ -158,6 +171,7 @@ def compare(document: Document, stored: Document) -> dict[str, Any]:
 
 def _improvement(name: str, value: float, before: float) -> float | None:
     """How many times better a figure is; None where it is not measured or neither a rate nor a cost."""
+    # A ratio to nothing says nothing.
     if value <= 0 or before <= 0:
         return None
     if name.endswith(("per_second", "per_cpu_second")):
@@ -173,3 +187,94 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+_MODEL_HEADER = (
+    "case",
+    "training steps per CPU-second",
+    "published code",
+    "ratio to its highest",
+    "forecast steps per second, one",
+    "many",
+    "compiled in s, cold",
+    "warm",
+    "memory / MB",
+)
+_FIT_HEADER = ("case", "error", "wall s", "CPU s", "published CPU s", "ratio", "wall s, cold", "CPU s, cold")
+
+
+def model_table(document: Document) -> Table:
+    """Training and forecasts of every model."""
+    rows = [_model_row(row) for row in document["rows"] if row["case"] in MODEL_CASES]
+    return Table("", _MODEL_HEADER, tuple(rows))
+
+
+def fit_table(document: Document) -> Table:
+    """Fits of the ball from the start of a process."""
+    rows = [_fit_row(row) for row in document["rows"] if row["case"] in FIT_CASES]
+    return Table("", _FIT_HEADER, tuple(rows))
+
+
+def describe_forecasts(document: Document) -> str:
+    """A few sentences on forecasts and compilation."""
+    models = {row["case"]: row["figures"] for row in document["rows"] if row["case"] in MODEL_CASES}
+    ball, name = models["ball-cd-lagrange"], "cold_training_compile_seconds"
+    cold = [figures[name] for figures in models.values() if name in figures]
+    one = ball["forecast_one_seconds"]
+    return (
+        f"A forecast of {FORECAST_STEPS} steps by the ball's CD-Lagrange network takes {1e3 * one:.1f} ms "
+        f"for one ball ({PUBLISHED_FORECAST_SECONDS} s by the published code, "
+        f"{PUBLISHED_FORECAST_SECONDS / one:.0f} times as long), and 10 000 balls at once run at "
+        f"{ball['forecast_many_steps_per_second'] / 1e6:.2f} million model steps per second on one core. "
+        f"Training programs compile in {min(cold):.1f} to {max(cold):.1f} s and are kept in the user's cache "
+        "directory (`CAROM_CACHE=off` switches that off)."
+    )
+
+
+def _model_row(row: dict[str, Any]) -> tuple[str, ...]:
+    figures = row["figures"]
+    # Per second of CPU time: wall time depends on how many cores are free.
+    rate, reference = figures.get("training_steps_per_cpu_second"), row.get("reference")
+    # Of training and forecasts together.
+    compiled = [
+        sum(value for name, value in figures.items() if name.startswith(state) and "compile" in name)
+        for state in ("cold", "warm")
+    ]
+    return (
+        row["title"],
+        MISSING if rate is None else f"{rate:.0f}",
+        MISSING if reference is None else "–".join(f"{value:.0f}" for value in dict.fromkeys(reference)),
+        MISSING if reference is None or rate is None else f"{rate / reference[1]:.1f}×",
+        _rate(figures["forecast_one_steps_per_second"]),
+        _rate(figures["forecast_many_steps_per_second"]),
+        *(f"{value:.1f}" for value in compiled),
+        f"{figures['peak_memory_bytes'] / 1e6:.0f}" if "peak_memory_bytes" in figures else MISSING,
+    )
+
+
+def _fit_row(row: dict[str, Any]) -> tuple[str, ...]:
+    figures = row["figures"]
+    # The recipe carom has no epochs; it is compared with the whole published training.
+    epochs = figures.get("epochs", PUBLISHED_EPOCHS)
+    reference = PUBLISHED_FIT_CPU_SECONDS * epochs / PUBLISHED_EPOCHS
+    warm, cold = (
+        [f"{figures[state + name]:.1f}" for name in ("wall_seconds", "cpu_seconds")]
+        for state in ("", "cold_")
+    )
+    # Fewer epochs are compared with the published code's time for as many.
+    return (
+        f"{row['title']}, {epochs:.0f} epochs" if "epochs" in figures else row["title"],
+        f"{figures['error']:.3f}",
+        *warm,
+        f"{reference:.0f}",
+        f"{reference / figures['cpu_seconds']:.1f}×",
+        *cold,
+    )
+
+
+def _rate(value: float) -> str:
+    return f"{value / 1e6:.2f} million" if value >= 1e6 else f"{value / 1e3:.0f} thousand"
+
+
+BENCH_TABLES = {"speed": model_table, "speed-fits": fit_table, "speed-words": describe_forecasts}
+"""By the name of their marker in pages."""

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from importlib import import_module
 
 from carom.errors import InputError, SettingsError
-from carom.stopping import discard_output, end_process, flush_output, quiet_interruption
+from carom.stopping import discard_output, end_process, quiet_interruption
 from carom.version import __version__
 
 COMMANDS = (
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Bad input is one sentence on standard error and exit status 2; an interruption is status 130.
     """
     own_process = arguments is None
+    # In a test or a notebook the process is not ours to end.
     leave = end_process if own_process else sys.exit
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
@@ -40,8 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with quiet_interruption() if own_process else nullcontext():
                 command = _load(arguments)
             command()
+        # Now rather than at exit, where nobody could handle a full disk or a closed pipe.
         finally:
-            flush_output()
+            if sys.stdout is not None:  # a process may be started without
+                sys.stdout.flush()
     except InputError as error:
         print(f"carom: {_sentence(error)}", file=sys.stderr)
         leave(2)
@@ -64,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _load(arguments: Sequence[str]) -> Callable[[], object]:
     """Import what the arguments need; the result runs the command."""
+    # Scripts ask for this often; nothing need be imported.
     if list(arguments) == ["--version"]:
         return lambda: print(f"carom {__version__}")
     # Imported here: before Ctrl-C is handled, nothing slow may be loaded.
@@ -72,6 +76,7 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
     from carom.compilation import full_precision
     from carom.storage.compilation_cache import configure
 
+    # Loading one command is faster than loading all, which only the overview needs.
     named = bool(arguments) and arguments[0] in COMMANDS
     commands = {name: _command(name) for name in (arguments[:1] if named else COMMANDS)}
 

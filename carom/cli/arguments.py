@@ -46,6 +46,7 @@ def parse_numbers(text: str, *, option: str, count: int | None = None) -> tuple[
 
 def parse_state(text: str, *, bodies: int, dimension: int, option: str) -> State:
     """Positions then velocities, separated by commas."""
+    # Positions then velocities, as everywhere.
     count = 2 * bodies * dimension
     numbers = list(parse_numbers(text, option=option, count=count))
     if len(numbers) != count:
@@ -59,6 +60,7 @@ def parse_state(text: str, *, bodies: int, dimension: int, option: str) -> State
 def state_from_numbers(numbers: object, *, bodies: int, dimension: int) -> State | None:
     """A state from positions then velocities; None unless that is a list of as many finite numbers."""
     size, shape = bodies * dimension, (bodies, dimension)
+    # Also for starts that are stored in model files, where anything may stand.
     if not isinstance(numbers, list) or len(numbers) != 2 * size or not all(map(_is_number, numbers)):
         return None
     values = jnp.array([float(number) for number in numbers])

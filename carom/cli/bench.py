@@ -7,12 +7,11 @@ from typing import Annotated, Any
 import tyro
 
 from carom.bench.cases import select_cases
-from carom.bench.run import compare, read_bench, run_bench
-from carom.bench.tables import fit_table, model_table
+from carom.bench.run import compare, fit_table, model_table, read_bench, run_bench
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_seed
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 
 
 def bench(
@@ -42,6 +41,7 @@ def bench(
         json: Print one JSON object instead of tables.
     """
     require_seed(seed)
+    # Before minutes of measuring, not after.
     select_cases(only)
     stored = None if against is None else read_bench(against)
     if out is not None:
@@ -51,8 +51,7 @@ def bench(
     if stored is not None:
         document["against"] = {"file": str(against), **compare(document, stored)}
     if out is not None:
-        with atomic_write(out) as temporary:
-            temporary.write_text(json_format.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_whole(out, json_format.dumps(document, indent=1) + "\n")
     if json:
         print_json(document)
         return

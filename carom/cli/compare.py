@@ -10,7 +10,7 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
-from carom.data.io.tables import MAXIMUM_BYTES
+from carom.data.io.formats import MAXIMUM_BYTES
 from carom.errors import require_range, require_seed
 from carom.estimation import Settings
 from carom.evaluation.compare import rank_models, ranking_table, write_ranking
@@ -65,10 +65,12 @@ def compare(
     require_seed(seed)
     require_range("--hidden", hidden, 1, 100_000)
     require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
+    # Beside the recording, as `carom init` does with the system file.
     out = out or recording.with_suffix(".compare.json")
     require_output(out, overwrite=overwrite)
     data, description = read_described(recording, system)
     ours = recipe_settings(Settings(touch=touch), recording, description.learn)
+    # The paper's recipe knows no imperfect touch: it takes all of it, or none.
     paper = replace(settings, touch="observed" if data.has_touch else "none")
     with progress("fitting") as report:
         split, ranked = rank_models(
@@ -84,6 +86,7 @@ def compare(
         )
     stated = {"carom": asdict(ours), "paper": asdict(paper), "hidden": hidden, "seed": seed}
     write_ranking(split, ranked, out, recording=data, settings=stated | {"hold_out": hold_out})
+    # Only after the result is on disk: a killed command continues from them.
     shutil.rmtree(checkpoint_directory(out), ignore_errors=True)
     if json:
         print_json({"out": str(out), "errors": {row.model: row.error for row in ranked}})

@@ -23,6 +23,7 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
     with progress("training") as report:
         done: dict[str, float] = {}
 
+        # The two recipes are trained one after the other and count half each.
         def both(name: str, fraction: float) -> None:
             done[name] = fraction
             report(sum(done.values()) / 2)

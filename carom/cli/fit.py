@@ -8,8 +8,7 @@ import tyro
 
 from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
-from carom.digits import mean_and_error, to_error
-from carom.estimation import Fit, Parameter
+from carom.estimation import Fit
 from carom.evaluation import paper_rmse, score_held_out
 from carom.fits.options import OPTIONS, FitOptions, Option
 from carom.fits.plan import FitPlan, plan_fit
@@ -21,6 +20,7 @@ HELD_OUT = "error of forecasts of held-out data, noise included"
 
 def _argument(option: Option) -> tuple[str, Any, Any]:
     """One field of `FitArguments`."""
+    # None stands for a default that depends on the recipe.
     kind = option.type if option.default is not None else option.type | None
     only = f"Recipe {option.recipes[0]}: " if option.recipes else ""
     help_text = tyro.conf.arg(help=f"{only}{option.explanation}")
@@ -64,6 +64,7 @@ def fit(
     with progress("fitting" if chosen.recipe == "carom" else f"training {options.model}") as report:
         result = plan.run(out, overwrite=overwrite, progress=report)
     found, summary, notes = _estimated(result, plan) if isinstance(result, Fit) else _trained(result, plan)
+    # Scored here and by sweeps alike, never inside the fit, which must not see these data.
     held_out = None
     if plan.split.held_out:
         noise = (result.noise[0], result.noise[1]) if isinstance(result, Fit) else None
@@ -100,6 +101,7 @@ def _trained(result: TrainingResult, plan: FitPlan) -> Summary:
 
 
 def _estimated(result: Fit, plan: FitPlan) -> Summary:
+    # Per run, so that a run without a bounce stands out.
     impacts = [int(found.chosen.sum()) for found in result.impacts]
     data, diagnostics = plan.recording, tuple(result.diagnostics.messages)
     rows: list[tuple[str, object]] = [("runs, samples", f"{len(data.runs)}, {data.samples}")]
@@ -110,7 +112,9 @@ def _estimated(result: Fit, plan: FitPlan) -> Summary:
     rows += [("impacts", sum(impacts)), ("noise of positions", result.noise[0])]
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
-    rows += [(parameter.name, _value(parameter)) for parameter in result.parameters]
+    for parameter in result.parameters:
+        # The sentence of the fit, which may speak of a bound, without the name at its beginning.
+        rows.append((parameter.name, parameter.words.removeprefix(f"{parameter.name}: ").removesuffix(".")))
     found = {
         "model": "mechanism",
         "stepper": result.model.stepper.name,
@@ -121,13 +125,3 @@ def _estimated(result: Fit, plan: FitPlan) -> Summary:
         "notes": list(plan.notes),
     }
     return found, rows, (*plan.notes, *diagnostics)
-
-
-def _value(parameter: Parameter) -> str:
-    if parameter.value is None or parameter.standard_error is None:
-        return "not determined"
-    if parameter.high == 1.0 and parameter.low is not None and parameter.key.startswith("restitution"):
-        # At its bound the estimate has no symmetric error.
-        value, least = (to_error(part, parameter.standard_error) for part in (parameter.value, parameter.low))
-        return f"{value} (at least {least})"
-    return mean_and_error(parameter.value, parameter.standard_error)

@@ -56,12 +56,14 @@ def forecast(
         raise InputError("--start, --end and --recording exclude each other; keep one.")
     if system is not None and recording is None:
         raise InputError("--system describes the recording to start from; add --recording.")
+    # A model file alone has no recording to end and no posterior.
     saved = load_fit_directory(fit) if end or fit.is_dir() else None
     model, notes = (saved.model, saved.notes) if saved else load_fitted_model(fit)
     posterior = saved.posterior if saved else None
     states: list[State] = []
     if end or recording is not None:
         past = saved.recording if recording is None else read_past(recording, system, model)  # pyright: ignore
+        # Another recording may come from another sensor; its noise is estimated anew.
         noise = noise_from_notes(notes) if end else None
         ahead = forecast_ends(model, past, steps, posterior=posterior, noise=noise, seed=seed)
     else:
@@ -73,6 +75,7 @@ def forecast(
         if not states:
             raise InputError(f"{fit}: the initial state of the recording is not known; give --start.")
         ahead = forecast_states(model, states, steps, posterior=posterior)
+    # A file of infinities would be read by nothing, and drawn by nothing.
     if not ahead.finite:
         raise InputError(f"{fit}: the forecast diverges; forecast fewer steps or fit again.")
     write_recording(ahead.recording, out, further=ahead.bands)

@@ -9,7 +9,7 @@ import tyro
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json
 from carom.data import write_system_file
-from carom.data.io.tables import MAXIMUM_BYTES
+from carom.data.io.formats import MAXIMUM_BYTES
 from carom.digits import counted
 from carom.errors import require_seed
 from carom.estimation.detection.system_inference import InferredSystem, infer_system
@@ -80,6 +80,7 @@ def _next_command(inferred: InferredSystem, recording: Path, out: Path) -> str:
         words += ["--touch", "imperfect"]
     if inferred.contacts.mask:
         words += ["--mask", str(inferred.contacts.mask)]
+    # So that the first fit is scored by data that it has not seen.
     words += ["--hold-out", "0.2", "--out", f"runs/{recording.stem}"]
     if out != recording.with_suffix(".toml"):
         words += ["--system", str(out)]

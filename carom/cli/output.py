@@ -34,6 +34,7 @@ def print_json(values: Mapping[str, Any]) -> None:
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[float], None]]:
     """A callback for the share of work done: a bar on a terminal, a line per fifth elsewhere."""
+    # A bar that redraws itself fills log files with control characters.
     if not sys.stderr.isatty():
         yield _plain_progress(label)
         return

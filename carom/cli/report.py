@@ -34,6 +34,7 @@ def report(
         json: Print one JSON object instead of a sentence.
     """
     require_seed(seed)
+    # The page in the fit directory is made from it alone, and may always be made again.
     if out is not None:
         require_output(out, overwrite=overwrite)
     path = out or fit / "report.html"

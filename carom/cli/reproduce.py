@@ -66,6 +66,7 @@ def reproduce(
     name, names = find_subject(names, recipe=recipe, grid=grid)
     first = SUBJECTS[name].first_seed if first_seed is None else first_seed
     require_seed(first, "--first-seed")
+    # Every run has the next seed; the last must still be one.
     require_seed(first + seed + runs - 1, "The last seed")
     protocols = PROTOCOLS if protocol == "both" else (protocol,)
     seeds = range(first + seed, first + seed + runs)

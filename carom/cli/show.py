@@ -49,6 +49,7 @@ def show(
     read, described = read_described(recording, system)
     require_range("--run", run, 1, len(read.runs))
     chosen, label = read.runs[run - 1], read.labels[run - 1]
+    # Which three axes to show would be a guess.
     if described.scene.dimension > 3:
         raise InputError(f"{recording}: bodies in {described.scene.dimension} dimensions cannot be drawn.")
     write_run_picture(chosen, described.scene, out, title=title)

@@ -8,10 +8,8 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import InputError, require_range, require_seed
 from carom.execution.cluster import MAXIMUM_WORKERS, DaskExecutor
-from carom.execution.executor import available_cores
-from carom.execution.local import LocalExecutor
-from carom.sweeps.results import TABLE, SweepResult
-from carom.sweeps.run import run_sweep
+from carom.execution.executor import LocalExecutor, available_cores
+from carom.sweeps.run import TABLE, SweepResult, run_sweep
 from carom.sweeps.sweep_file import read_sweep_file
 
 SHOWN = 10
@@ -55,10 +53,12 @@ def sweep(
     cluster = content.cluster
     if workers is not None:
         require_range("--workers", workers, 1, MAXIMUM_WORKERS)
+        # Silently ignoring an option is worse than a sentence.
         if serial or cluster.scheduler is not None:
             reason = "--serial has one worker" if serial else "the scheduler in the sweep file has its own"
             raise InputError(f"--workers: {reason}; leave this out.")
         cluster = cluster.model_copy(update={"workers": workers})
+    # One thread per process even when serial: sums over threads differ in their last bits.
     if serial or (cluster.scheduler is None and cluster.slurm is None):
         executor = LocalExecutor(1 if serial else cluster.workers or available_cores(), single_threaded=True)
     else:

@@ -8,9 +8,8 @@ from carom.data.io.system_file import (
     read_system_file,
     write_system_file,
 )
-from carom.data.noise import add_noise, disturb_touch
 from carom.data.recording import Recording, Run
-from carom.data.simulate import Truth, simulate
+from carom.data.simulate import Truth, add_noise, disturb_touch, simulate
 from carom.data.split import HeldOut, Split, hold_out
 
 __all__ = [

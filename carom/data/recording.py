@@ -74,6 +74,7 @@ class Recording:
         shapes = {(r.position.shape[1:], r.velocity is None, r.touch is None) for r in self.runs}
         if len(shapes) > 1:
             raise InputError("All runs of a recording must have the same bodies, dimension and channels.")
+        # Nothing could be estimated of that coordinate, and medians over it would be NaN.
         if any(np.isnan(run.position).all(axis=0).any() for run in self.runs):
             raise InputError("A run has no value at all of some coordinate; leave the run out.")
         if not (np.isfinite(self.step_size) and self.step_size > 0):
@@ -105,6 +106,7 @@ class Recording:
     def labels(self) -> tuple[str, ...]:
         """The names of the runs in a file; their numbers from 0 unless every run has a name of its own."""
         known = [run.label for run in self.runs if run.label is not None]
+        # Names that repeat identify nothing; numbers do.
         if len(set(known)) == len(self.runs):
             return tuple(known)
         return tuple(map(str, range(len(self.runs))))
@@ -133,6 +135,7 @@ class Recording:
     @property
     def even(self) -> bool:
         """Whether the time between samples is the same everywhere, but for rounding."""
+        # A run of one sample has no step.
         times = [run.time for run in self.runs if len(run) > 1]
         return not times or constant_step(times) is not None
 

@@ -74,6 +74,7 @@ def _whole_runs(runs: tuple[Run, ...], share: float) -> tuple[list[Run], list[He
     kept = []
     for number in numbers.tolist():
         run = runs[number]
+        # A third of a short run at most: most of it is to be forecast.
         known = min(KNOWN_SAMPLES, len(run) // 3)
         if known >= LEAST_SAMPLES:
             kept.append(HeldOut(number, run.part(slice(0, known)), run.part(slice(known, None))))
@@ -84,6 +85,7 @@ def _whole_runs(runs: tuple[Run, ...], share: float) -> tuple[list[Run], list[He
 def _ends(runs: tuple[Run, ...], share: float) -> tuple[list[Run], list[HeldOut]]:
     training, kept = [], []
     for number, run in enumerate(runs):
+        # At least one sample, however small the share.
         cut = len(run) - max(1, round(share * len(run)))
         if cut < LEAST_SAMPLES:
             training.append(run)

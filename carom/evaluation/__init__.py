@@ -1,6 +1,6 @@
 """Metrics of forecasts, the oracle, files of results and tables of them."""
 
-from carom.evaluation.held_out import HeldOutForecast, forecast_held_out, held_out_error, score_held_out
+from carom.evaluation.forecasts import HeldOutForecast, forecast_held_out, held_out_error, score_held_out
 from carom.evaluation.metrics import (
     ContactScore,
     contact_score,

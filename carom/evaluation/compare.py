@@ -4,23 +4,23 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-import jax
 import numpy as np
 
 from carom.data import Recording, Split, hold_out
 from carom.digits import MISSING, number
 from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
-from carom.evaluation.held_out import forecast_held_out, held_out_error
+from carom.evaluation.forecasts import forecast_held_out, held_out_error
 from carom.evaluation.tables import Table
 from carom.fits import recording_hash
-from carom.models import MODELS, AbstractModel
-from carom.storage.atomic import atomic_write
+from carom.fits.options import ModelName, PaperSettings
+from carom.fits.plan import paper_model
+from carom.storage.atomic import write_whole
 from carom.training import TrainingSettings, train
 
-PAPER_MODELS = ("cd-lagrange", "vin", "resnet", "contact-resnet")
+PAPER_MODELS = get_args(ModelName)
 CAROM = "carom"
 
 
@@ -72,6 +72,7 @@ def rank_models(
         checkpoints: a directory for checkpoints.
     """
     split = hold_out(recording, share)
+    # Errors on the data of the fit would favour the model with the most weights.
     if not split.held_out:
         raise InputError("A comparison needs something held out; choose a share greater than 0.")
     names = (CAROM, *PAPER_MODELS)
@@ -84,9 +85,13 @@ def rank_models(
                 fit = fit_recording(split.training, ours, seed=seed, checkpoints=checkpoints)
                 noise, reason = fit.noise, " ".join(fit.diagnostics.messages)
             else:
-                untrained = _untrained(name, split.training, learn, hidden, seed)
+                # Of the schemes of a variational integrator, one needs positions alone.
+                scheme = "velocity_verlet" if recording.has_velocity or name != "vin" else "stormer_verlet"
+                chosen = PaperSettings(model=name, hidden=hidden, scheme=scheme)
+                untrained = paper_model(chosen, split.training, learn, seed=seed)
                 fit = train(untrained, split.training, paper, seed=seed, checkpoints=checkpoints)
                 noise, reason = None, ""
+        # One that cannot be fitted, such as for want of velocities, is a result too.
         except InputError as error:
             found.append(Ranked(name, None, reason=str(error)))
             continue
@@ -97,6 +102,7 @@ def rank_models(
         errors = tuple(held_out_error((part,)) for part in parts)
         error = held_out_error(parts)
         if not np.isfinite(error):
+            # More important than what the fit says of itself.
             reason = "A forecast diverged."
         found.append(Ranked(name, error, errors, fit.seconds, reason))
     return split, tuple(sorted(found, key=lambda row: np.inf if row.error is None else row.error))
@@ -113,15 +119,6 @@ def ranking_table(ranked: Sequence[Ranked], split: Split) -> Table:
     samples, runs = sum(len(part.future) for part in split.held_out), len(split.held_out)
     caption = f"Forecasts of {samples} held-out samples in {runs} {'run' if runs == 1 else 'runs'}"
     return Table(caption, ("model", "error of a position", "median over runs", "seconds"), tuple(rows))
-
-
-def _untrained(name: str, training: Recording, learn: Sequence[str], hidden: int, seed: int) -> AbstractModel:
-    options: dict[str, Any] = {"hidden": hidden}
-    if name == "cd-lagrange":
-        options |= {"learn_inertia": "masses" in learn, "learn_damping": "damping" in learn}
-    if name == "vin" and not training.has_velocity:
-        options["scheme"] = "stormer_verlet"  # the one that needs positions alone
-    return MODELS[name].for_recording(training, key=jax.random.key(seed), **options)
 
 
 def write_ranking(
@@ -145,5 +142,4 @@ def write_ranking(
             for row in ranked
         ],
     }
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")

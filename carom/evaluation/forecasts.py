@@ -1,4 +1,4 @@
-"""Forecasts of a fit from given states or from the ends of runs, as a recording with credible bands."""
+"""Forecasts of a fit: of what was held out of it, with their errors, and of what nobody has measured yet."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -8,8 +8,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
-from carom.data import Recording, Run, read_described, read_recording
+from carom.data import HeldOut, Recording, Run, read_described, read_recording
 from carom.data.io.columns import standard_columns
 from carom.errors import InputError
 from carom.estimation import BandedForecast, forecast_after, forecast_from
@@ -17,6 +18,98 @@ from carom.estimation.parameters.sharing import contact_name
 from carom.models import AbstractModel
 from carom.models.base import HasSurfaces
 from carom.types import State
+
+NORMAL_BOUND = 1.645
+"""The 95th percentile of the standard normal distribution: 90 % lie within this many standard deviations."""
+
+
+class HeldOutForecast(NamedTuple):
+    """A forecast at the instants of a held-out stretch.
+
+    Arguments:
+        part: the stretch.
+        position: the model's forecast.
+        low, high: the 90 % credible band; None without posterior samples.
+        noise: standard deviation of the measured positions; NaN where it is not known.
+        members: number of posterior samples.
+    """
+
+    part: HeldOut
+    position: Float[np.ndarray, "samples bodies dimension"]
+    low: Float[np.ndarray, "samples bodies dimension"] | None
+    high: Float[np.ndarray, "samples bodies dimension"] | None
+    noise: float
+    members: int
+
+    @property
+    def squares(self) -> Float[np.ndarray, "samples bodies dimension"]:
+        """Squared errors of the positions, NaN where none was measured."""
+        return (self.position - self.part.future.position) ** 2
+
+    @property
+    def covered(self) -> float | None:
+        """The share of the measured positions within the 90 % credible band, widened by their noise."""
+        if self.low is None or self.high is None or np.isnan(self.noise):
+            return None
+        measured = self.part.future.position
+        # Half-widths add in squares, as those of independent normal errors do.
+        blur = NORMAL_BOUND * self.noise
+        below, above = (np.hypot(np.abs(self.position - edge), blur) for edge in (self.low, self.high))
+        # Missing samples are neither inside nor outside.
+        known = np.isfinite(measured)
+        inside = (measured >= self.position - below) & (measured <= self.position + above)
+        return float(inside[known].mean()) if known.any() else None
+
+
+def forecast_held_out(
+    model: AbstractModel,
+    part: HeldOut,
+    *,
+    samples: AbstractModel | None = None,
+    noise: tuple[float, float] | None = None,
+    seed: int = 0,
+) -> HeldOutForecast:
+    """Forecast a held-out stretch from the end of its history.
+
+    Arguments:
+        model: the fitted model.
+        part: the stretch and its history.
+        samples, noise, seed: as in `carom.estimation.forecast_after`.
+    """
+    begin, future = float(part.history.time[-1]), part.future
+    # The model steps evenly, the samples need not: it goes beyond the last one and is interpolated.
+    steps = max(1, int(np.ceil((future.time[-1] - begin) / model.step_size - 1e-6)))
+    ahead = forecast_after(model, part.history, steps, samples=samples, noise=noise, seed=seed)
+    grid = begin + np.arange(steps + 1) * model.step_size
+    sigma = float("nan") if noise is None else noise[0]
+
+    def at_samples(values: np.ndarray) -> np.ndarray:
+        flat = values.reshape(len(values), -1)
+        columns = [np.interp(future.time, grid, column) for column in flat.T]
+        return np.stack(columns, axis=1).reshape(future.position.shape)
+
+    low, high = (None if edge is None else at_samples(edge[0]) for edge in (ahead.low, ahead.high))
+    return HeldOutForecast(part, at_samples(ahead.position), low, high, sigma, ahead.members)
+
+
+def score_held_out(
+    model: AbstractModel,
+    parts: Sequence[HeldOut],
+    *,
+    noise: tuple[float, float] | None = None,
+) -> float:
+    """The error of the forecasts of all held-out stretches."""
+    return held_out_error(tuple(forecast_held_out(model, part, noise=noise) for part in parts))
+
+
+def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:
+    """Root mean squared error of a coordinate over all held-out samples; infinite where one diverged."""
+    squares = np.concatenate([one.squares.ravel() for one in forecasts])
+    known = np.concatenate([np.isfinite(one.part.future.position).ravel() for one in forecasts])
+    # A mean over what happened to stay finite would flatter a diverging model.
+    if not np.isfinite(squares[known]).all():
+        return float("inf")
+    return float(np.sqrt(squares[known].mean()))
 
 
 class Forecasts(NamedTuple):
@@ -82,6 +175,7 @@ def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recordin
         model: the fitted model.
     """
     scene = model.scene
+    # A fitted model knows bodies and dimension; a file as Carom writes it needs no more.
     if system is None and not path.with_suffix(".toml").exists():
         return read_recording(path, scene=scene, missing=("position", "velocity"))
     recording, description = read_described(path, system)
@@ -98,6 +192,7 @@ def overlaps(model: AbstractModel, state: State) -> list[tuple[str, float]]:
     """Contacts whose surfaces overlap in a state by more than rounding, in words, and their depths."""
     surfaces = model.geometry if isinstance(model, HasSurfaces) else model.scene.geometry
     gaps = np.asarray(surfaces.gap(jnp.asarray(state.position, jnp.float32)))
+    # States are in single precision.
     tolerance = 1e-5 * float(np.abs(state.position).max())
     return [(contact_name(model.scene, j), -float(gap)) for j, gap in enumerate(gaps) if gap < -tolerance]
 
@@ -131,6 +226,7 @@ def _bands(ahead: Sequence[BandedForecast]) -> dict[str, np.ndarray]:
     channels = enumerate((names.position, names.velocity or ()))
     for (channel, of_channel), edge in product(channels, ("low", "high")):
         parts = [getattr(one, edge) for one in ahead]
+        # A column with bands for some runs alone could not be told from one with gaps.
         if any(part is None for part in parts):
             return {}
         values = np.concatenate([part[channel].reshape(len(part[channel]), -1) for part in parts])

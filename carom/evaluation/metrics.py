@@ -69,6 +69,7 @@ def contact_score(
     free = list(predicted_starts)
     shifts = []
     for start in true_starts:
+        # Each predicted event serves one true event, or a burst of them would match many.
         nearest = min(free, key=lambda other: abs(other - start), default=None)
         if nearest is not None and abs(nearest - start) <= tolerance:
             free.remove(nearest)
@@ -87,6 +88,7 @@ def contact_score(
 
 def energy_drift(energies: Float[np.ndarray, "samples"]) -> float:
     """Greatest distance of the energy from its first value, relative to that value where it is not 0."""
+    # Relative errors of an energy that starts at 0 do not exist.
     scale = abs(energies[0]) if energies[0] != 0 else 1.0
     return float(np.max(np.abs(energies - energies[0])) / scale)
 

@@ -80,6 +80,7 @@ def fit_oracle(
         total = 0.0
         for run, start in zip(recording.runs, starts, strict=True):
             motion = solve(candidate, State(start.position, start.velocity), len(run) - 1)
+            # Positions and velocities weigh the same, as their noise is taken to be equal.
             total += np.nansum((motion.position - run.position) ** 2)
             if run.velocity is not None:
                 total += np.nansum((motion.velocity - run.velocity) ** 2)
@@ -88,6 +89,7 @@ def fit_oracle(
     axes = [np.linspace(low, high, grid) for low, high in zip(lower, upper, strict=True)]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(names))
     spacing = (upper - lower) / (grid - 1)
+    # Several, as the lowest point of a coarse grid need not lie in the deepest basin.
     likely = sorted(points, key=squared_error)[: 4 * len(names)]
     minima = [_descend(squared_error, point, spacing, lower, upper) for point in likely]
     found = min(minima, key=lambda minimum: minimum.fun)

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 import carom
-from carom.storage.atomic import atomic_write, make_folder
+from carom.storage.atomic import make_folder, write_whole
 from carom.storage.fingerprint import source_hash
 from carom.storage.input_file import complaint, require_file, shown
 
@@ -90,14 +90,14 @@ def write_results(
     header = {key: value for key, value in header.items() if value is not None}
     tidy = [_tidy(row) for row in rows]
     _check_rows(path, tidy)
+    # A stable order keeps the differences between two versions of a file small.
     *columns, _ = _columns(tidy)  # all but the value
     tidy.sort(key=lambda row: [(key not in row, row.get(key, 0)) for key in columns])
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in tidy)
     # One row per line, so that a difference between two versions of the file is a list of numbers.
     text = json.dumps(header, indent=1, ensure_ascii=False)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n'
     make_folder(path.parent)
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return Results(_frame(tidy), header)
 
 
@@ -149,6 +149,7 @@ def _tidy(row: Mapping[str, Any]) -> dict[str, Any]:
     plain = {key: part.item() if isinstance(part, np.generic) else part for key, part in row.items()}
     kept = {key: part for key, part in plain.items() if part is not None or key == "value"}
     value = kept.get("value")
+    # JSON would write true, which is no number.
     if isinstance(value, bool):
         kept["value"] = int(value)
     elif isinstance(value, float):
@@ -192,6 +193,7 @@ def _check_rows(path: Path, rows: list[Any]) -> None:
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     found = pl.from_dicts(rows, infer_schema_length=None) if rows else pl.DataFrame()
     absent = [pl.lit(None).alias(key) for key in (*KEYS, "metric", "value") if key not in found.columns]
+    # Null is a number that was not finite; tables count it as infinite.
     value = pl.col("value").cast(pl.Float64).fill_null(math.inf)
     return found.with_columns(absent).with_columns(value).select(_columns(rows))
 

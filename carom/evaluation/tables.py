@@ -72,6 +72,7 @@ def tabulate(
         >>> table.header, table.rows
         (('model', 'σ = 1', 'σ = 2'), (('a', '0.500', '1.50'), ('b', '2.00', '–')))
     """
+    # From all rows, so that every line has the same columns.
     shown = _pivoted(rows, columns)
     lines = []
     for values, group in rows.group_by(list(by), maintain_order=True):
@@ -140,6 +141,7 @@ def summarize(values: Iterable[Any]) -> Summary:
         >>> summarize([1.0, 2.0, 6.0])
         Summary(count=3, mean=3.0, standard_error=1.5275252316519468, median=2.0, diverged=0)
     """
+    # A diverged forecast may be NaN as well as infinite.
     given = pl.Series(values, dtype=pl.Float64).fill_null(math.inf).fill_nan(math.inf)
     diverged = int(given.is_infinite().sum())
     mean, median, deviation = given.mean(), given.median(), given.std()
@@ -181,11 +183,6 @@ def share_text(holds: Iterable[Any]) -> str:
     """
     answers = [bool(answer) for answer in holds]
     return f"{sum(answers)} of {len(answers)}"
-
-
-def yes_or_no(holds: bool) -> str:
-    """An answer in a word."""
-    return "yes" if holds else "no"
 
 
 def markdown(table: Table) -> str:

@@ -5,13 +5,15 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Annotated, Any
+from unittest.mock import patch
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from carom.data.io.toml_file import Name, TomlTable, Whole, key
+from carom.data.io.toml_file import Name, Names, TomlTable, Whole
 from carom.errors import InputError
-from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function, environment
+from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function
 from carom.storage.fingerprint import source_hash
 
 MAXIMUM_WORKERS = 10_000
@@ -19,11 +21,10 @@ MAXIMUM_LOSSES = 100
 """Workers that may be lost over one function. Jobs end at their walltime, so that many losses are normal."""
 CONNECT_SECONDS = 15
 ENVIRONMENT = SHARED_GPU | SINGLE_THREAD
-_TEXT = "text in quotes"
-_LINES = "a list of lines in quotes"
 
 
 def _address(value: str) -> str:
+    # Dask would try any text as a host name, and wait.
     if "://" not in value:
         raise ValueError(f'write an address such as "tcp://node1:8786", not "{value}"')
     return value
@@ -32,37 +33,23 @@ def _address(value: str) -> str:
 class Slurm(TomlTable):
     """`[cluster.slurm]`: the jobs to submit."""
 
-    queue: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
-    account: Name | None = key("as for sbatch; left out: the site's default", allowed=_TEXT, default=None)
-    memory: Name = key("of one worker", allowed='a size such as "2GB"', default="2GB")
-    walltime: Name = key(
-        "of a job; the next one continues", allowed='a time such as "02:00:00"', default="01:00:00"
-    )
-    per_job: Whole = key(
-        "workers in one job, each on one core",
-        allowed="a whole number from 1 to 1000",
-        default=1,
-        ge=1,
-        le=1000,
-    )
-    directives: tuple[Name, ...] = key(
-        "more lines for the head of the job script", allowed=_LINES, default=()
-    )
-    prologue: tuple[Name, ...] = key("shell commands before the workers start", allowed=_LINES, default=())
+    queue: Name | None = Field(default=None, description="as for sbatch; left out: the site's default")
+    account: Name | None = Field(default=None, description="as for sbatch; left out: the site's default")
+    memory: Name = Field(default="2GB", description="of one worker")
+    walltime: Name = Field(default="01:00:00", description="of a job; the next one continues")
+    per_job: Whole = Field(default=1, ge=1, le=1000, description="workers in one job, each on one core")
+    directives: Names = Field(default=(), description="more lines for the head of the job script")
+    prologue: Names = Field(default=(), description="shell commands before the workers start")
 
 
 class ClusterSettings(TomlTable):
     """`[cluster]`: where tasks run; by default on processes of this machine."""
 
-    workers: Whole | None = key(
-        "processes; left out: one on every core",
-        allowed=f"a whole number from 1 to {MAXIMUM_WORKERS}",
-        default=None,
-        ge=1,
-        le=MAXIMUM_WORKERS,
+    workers: Whole | None = Field(
+        default=None, ge=1, le=MAXIMUM_WORKERS, description="processes; left out: one on every core"
     )
-    scheduler: Annotated[Name, AfterValidator(_address)] | None = key(
-        "address of a running scheduler", allowed='an address such as "tcp://node1:8786"', default=None
+    scheduler: Annotated[Name, AfterValidator(_address)] | None = Field(
+        default=None, description="address of a running scheduler"
     )
     slurm: Slurm | None = None
 
@@ -94,6 +81,7 @@ class DaskExecutor(AbstractExecutor):
             self._client = self._connect()
         from distributed import KilledWorker, as_completed
 
+        # Counted by us as well: the scheduler forgets a task that is submitted anew.
         losses: Counter[int] = Counter()
 
         def submit(index: int) -> Any:
@@ -126,7 +114,8 @@ class DaskExecutor(AbstractExecutor):
         self._client = None
 
     def _connect(self) -> Any:
-        dask, distributed = _libraries()
+        distributed = optional_module("distributed", purpose="A cluster", extra="cluster")
+        dask = import_module("dask")  # which distributed brings
         settings = {
             "distributed.scheduler.allowed-failures": MAXIMUM_LOSSES,
             # A lost worker loses one task, not several that wait for it.
@@ -135,7 +124,7 @@ class DaskExecutor(AbstractExecutor):
         }
         enter = self._stack.enter_context
         enter(dask.config.set(settings))
-        enter(environment(ENVIRONMENT))
+        enter(patch.dict(os.environ, ENVIRONMENT))
         enter(_quiet())
         address: Any = self._settings.scheduler
         if self._settings.slurm is not None:
@@ -170,18 +159,12 @@ def run_on_worker(function: Function, source: str) -> Any:
 
 def slurm_cluster(slurm: Slurm) -> Any:
     """The cluster of SLURM jobs, none submitted yet."""
+    jobqueue = optional_module("dask_jobqueue.slurm", purpose="SLURM", extra="slurm")
     try:
-        from dask.utils import parse_bytes
-        from dask_jobqueue.slurm import SLURMCluster
-    except ImportError:
-        raise InputError(
-            "SLURM needs the package dask-jobqueue; install it with: pip install 'carom[slurm]'."
-        ) from None
-    try:
-        memory = f"{slurm.per_job * parse_bytes(slurm.memory)}B"
+        memory = f"{slurm.per_job * import_module('dask.utils').parse_bytes(slurm.memory)}B"
     except ValueError:
         raise InputError(f"[cluster.slurm], memory: write a size such as 2GB, not {slurm.memory}.") from None
-    return SLURMCluster(
+    return jobqueue.SLURMCluster(
         queue=slurm.queue,
         account=slurm.account,
         cores=slurm.per_job,
@@ -190,20 +173,26 @@ def slurm_cluster(slurm: Slurm) -> Any:
         walltime=slurm.walltime,
         job_extra_directives=list(slurm.directives),
         job_script_prologue=[*(f"export {n}={v}" for n, v in ENVIRONMENT.items()), *slurm.prologue],
+        # Any free port: two sweeps on one login node must not compete for one.
         scheduler_options={"dashboard_address": ":0"},
     )
 
 
-def _libraries() -> tuple[Any, Any]:
+def optional_module(name: str, *, purpose: str, extra: str) -> Any:
+    """A module of a package that not everybody has installed.
+
+    Arguments:
+        name: of the module.
+        purpose: what needs it, at the beginning of a sentence.
+        extra: the extra of Carom that installs it.
+    """
     try:
-        import dask
-        import distributed
+        return import_module(name)
     except ImportError:
+        package = name.partition(".")[0].replace("_", "-")
         raise InputError(
-            "A cluster needs the package distributed; install it with: pip install 'carom[cluster]', or run "
-            "on this machine alone with --serial."
+            f"{purpose} needs the package {package}; install it with: pip install 'carom[{extra}]'."
         ) from None
-    return dask, distributed
 
 
 @contextmanager

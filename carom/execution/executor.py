@@ -1,11 +1,30 @@
-"""What runs functions side by side: the interface, and the simplest case, this process."""
+"""What runs functions side by side: the interface, this process, and worker processes on this machine.
 
+A small training keeps one core busy and a second one hardly at all, so two processes on a core each do nearly
+twice the work of one on both; on a GPU several processes fill the gaps between each other's kernels.
+
+`concurrent.futures` and loky are not used: there the death of one worker breaks the whole pool, and the tasks
+of all others with it.
+"""
+
+import multiprocessing
 import os
+import pickle
+import signal
 import sys
+import threading
+import traceback
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from carom.errors import InputError
+from carom.storage.compilation_cache import cache_folder, configure
 
 ProgressCallback = Callable[[float], None]
 """Called with the fraction of the work done."""
@@ -81,16 +100,161 @@ def available_cores() -> int:
     return len(core_numbers())
 
 
+MAXIMUM_LOSSES = 3
+"""Workers that may die over one function. More are no accident: it needs more memory than there is."""
+
+
+class _Worker(NamedTuple):
+    slot: int
+    process: Any
+    connection: Connection
+
+
+class LocalExecutor(AbstractExecutor):
+    """Worker processes on this machine.
+
+    Arguments:
+        workers: how many.
+        single_threaded: compute by one thread in each process, so that results do not depend on the number of
+            cores and workers.
+
+    Example:
+        >>> with LocalExecutor(2) as executor:  # doctest: +SKIP
+        ...     for index, result in executor.run(functions, report=lambda index, fraction: None):
+        ...         print(index, result)
+    """
+
+    def __init__(self, workers: int, *, single_threaded: bool = False):
+        self._single_threaded = single_threaded
+        self._free = list(range(workers))
+        self._workers = workers
+        self._idle: list[_Worker] = []
+        self._alive: dict[int, _Worker] = {}
+
+    def run(
+        self, functions: Sequence[Function], report: Callable[[int, float], None]
+    ) -> Iterator[tuple[int, Any]]:
+        # The first functions first: `run_tasks` puts the heaviest there.
+        waiting = list(range(len(functions)))
+        busy: dict[Connection, tuple[_Worker, int]] = {}
+        losses: Counter[int] = Counter()
+        try:
+            while waiting or busy:
+                while waiting and (self._idle or self._free):
+                    worker = self._idle.pop() if self._idle else self._start(self._free.pop())
+                    busy[worker.connection] = worker, waiting[0]
+                    with suppress(ConnectionError):  # dead: found out below, as for any other
+                        worker.connection.send(functions[waiting[0]])
+                    del waiting[0]
+                for connection in wait(list(busy)):
+                    assert isinstance(connection, Connection)
+                    worker, index = busy[connection]
+                    try:
+                        kind, content = connection.recv()
+                    except (EOFError, ConnectionError):
+                        del busy[connection]
+                        self._end(worker)
+                        losses[index] += 1
+                        if losses[index] > MAXIMUM_LOSSES:
+                            raise InputError(
+                                f"{losses[index]} worker processes were killed over the same task, probably "
+                                "for lack of memory; the same command continues, with fewer --workers if "
+                                "necessary."
+                            ) from None
+                        # At the front, where the heaviest are.
+                        waiting.insert(0, index)
+                        continue
+                    if kind == "progress":
+                        report(index, content)
+                        continue
+                    del busy[connection]
+                    self._idle.append(worker)
+                    if kind == "error":
+                        raise content
+                    yield index, content
+        finally:
+            for worker, _ in busy.values():
+                self._end(worker)
+
+    def close(self) -> None:
+        self._idle.clear()
+        for worker in list(self._alive.values()):
+            self._end(worker)
+
+    def _start(self, slot: int) -> _Worker:
+        # A fork would copy JAX's threads in an unknown state.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        cores = core_numbers()[slot :: self._workers] or core_numbers()
+        process = context.Process(target=_work, args=(theirs, cores, cache_folder()), daemon=True)
+        variables = SHARED_GPU | (SINGLE_THREAD if self._single_threaded else {})
+        # By inheritance: a worker reads them while it imports, before it could be told anything.
+        with patch.dict(os.environ, variables), _without_interruption():
+            process.start()
+        theirs.close()
+        self._alive[slot] = _Worker(slot, process, ours)
+        return self._alive[slot]
+
+    def _end(self, worker: _Worker) -> None:
+        # An interrupted iterator may be closed after the executor, and end its workers a second time.
+        if self._alive.get(worker.slot) is worker:
+            del self._alive[worker.slot]
+            worker.process.terminate()
+            worker.process.join()
+            worker.connection.close()
+            self._free.append(worker.slot)
+
+
 @contextmanager
-def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables, for processes started inside the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+def _without_interruption() -> Iterator[None]:
+    """Have processes started inside the block ignore Ctrl-C, which the one that started them handles."""
+    if sys.platform == "win32":
+        yield
+        return
+    # The mask is inherited, so that not even Python's start can be interrupted.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(connection: Connection, cores: Sequence[int], cache: Path | None) -> None:
+    """The main function of a worker process, which ends when the connection does."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if sys.platform == "linux":
+        # Before JAX counts the cores, so that it starts no more threads than can run.
+        os.sched_setaffinity(0, cores)
+    configure(cache=cache or False)
+    try:
+        while True:
+            function = connection.recv()
+            try:
+                answer = "result", function(lambda fraction: connection.send(("progress", fraction)))
+            except ConnectionError:
+                raise
+            except Exception as error:
+                answer = "error", _picklable(error)
+            try:
+                connection.send(answer)
+            except (TypeError, AttributeError, pickle.PicklingError) as error:
+                connection.send(("error", _picklable(error)))
+    except (EOFError, ConnectionError, KeyboardInterrupt):
+        return
+
+
+def _exit_with_parent() -> None:
+    # A task whose result nobody awaits must not continue beside the command that repeats it.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _picklable(error: Exception) -> Exception:
+    """The error itself if it can be sent to another process, else one with its traceback as text."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("A worker failed:\n" + "".join(traceback.format_exception(error)))
+    return error

@@ -11,8 +11,7 @@ from typing import Any
 import jax
 
 import carom
-from carom.execution.executor import AbstractExecutor, ProgressCallback, SerialExecutor
-from carom.execution.local import LocalExecutor
+from carom.execution.executor import AbstractExecutor, LocalExecutor, ProgressCallback, SerialExecutor
 from carom.storage.result_file import read_result, write_result
 
 Result = dict[str, Any]
@@ -55,6 +54,7 @@ def run_tasks(
     """
     results = [stored_result(task) for task in tasks]
     missing = [index for index, result in enumerate(results) if result is None]
+    # Else a heavy task that starts last would keep one worker busy alone.
     missing.sort(key=lambda index: -tasks[index].weight)
     total = sum(tasks[index].weight for index in missing)
     fractions = dict.fromkeys(missing, 0.0)
@@ -65,6 +65,7 @@ def run_tasks(
             progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
 
     functions = [partial(_execute, tasks[index]) for index in missing]
+    # A process of its own would only have to import and compile everything again.
     own = SerialExecutor() if workers == 1 else LocalExecutor(max(1, min(workers, len(missing))))
     with nullcontext(executor) if executor is not None else own as used:
         for number, result in used.run(functions, report):
@@ -98,6 +99,7 @@ def _execute(task: Task, progress: ProgressCallback) -> Any:
         "fingerprint": task.fingerprint,
         **task.function(*task.arguments, progress),
     }
+    # Before the checkpoints go: a process killed in between repeats nothing.
     write_result(task.path, result)
     shutil.rmtree(checkpoint_directory(task.path), ignore_errors=True)
     return result

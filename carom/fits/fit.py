@@ -84,6 +84,7 @@ def fit(
         chosen = settings or Settings()
         changes: dict[str, Any] = {} if touch is None else {"touch": touch}
         if learn is not None:
+            # A surface that is fixed and slightly wrong would bias everything else.
             placed = {"surfaces", "surfaces-per-run", "radii"} & set(learn)
             changes["learn"] = tuple(learn) if placed or settings is not None else (*learn, "surfaces")
         return fit_recording(

@@ -7,7 +7,6 @@ files belong to the same fit.
 import hashlib
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,9 +23,8 @@ from carom.errors import InputError
 from carom.estimation.result import Fit
 from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
 from carom.models import AbstractModel
-from carom.storage.atomic import atomic_write, folder_made, make_folder
-from carom.storage.input_file import complaint, require_file, shown
-from carom.storage.lock import locked
+from carom.storage.atomic import folder_made, locked, make_folder, write_whole
+from carom.storage.input_file import complaint, require_file
 from carom.storage.tensor_file import read_tensors, write_tensors
 from carom.training import TrainingResult
 
@@ -177,6 +175,7 @@ def save_fit(
         "names": list(names),
     }
     notes |= _notes_of_estimation(fit) if isinstance(fit, Fit) else _notes_of_training(recording)
+    # Both recipes store several models; only their meaning differs.
     posterior = fit.samples if isinstance(fit, Fit) else ensemble
     if isinstance(fit, Fit):
         trajectories = {
@@ -188,8 +187,8 @@ def save_fit(
     if posterior is not None:
         save_posterior(posterior, folder / POSTERIOR)
     write_recording(recording, folder / RECORDING)
-    _write_text(folder / HISTORY, "\n".join(json.dumps(line) for line in _history(fit)))
-    _write_text(folder / SUMMARY, json.dumps(notes, indent=2))
+    write_whole(folder / HISTORY, "".join(json.dumps(line) + "\n" for line in _history(fit)))
+    write_whole(folder / SUMMARY, json.dumps(notes, indent=2) + "\n")
     save_model(fit.model, folder / MODEL, notes=notes)
     write_manifest(folder, seconds=fit.seconds)
 
@@ -198,7 +197,7 @@ def write_manifest(folder: Path, *, seconds: float) -> None:
     """Declare the files in a directory to belong to one fit, which took so long."""
     files = {name: _hash(folder / name) for name in FILES if (folder / name).exists()}
     # Times differ whenever a fit is repeated; here they change no other file.
-    _write_text(folder / MANIFEST, json.dumps({"seconds": seconds, "sha256": files}, indent=2))
+    write_whole(folder / MANIFEST, json.dumps({"seconds": seconds, "sha256": files}, indent=2) + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -234,14 +233,9 @@ def _not_a_fit_directory(folder: Path) -> InputError:
         return InputError(f"{folder}: the fit in this directory is not finished; its command continues it.")
     if not (folder / MODEL).exists():
         return InputError(f"{folder}: this is not a fit directory; name one that `carom fit` wrote.")
-    recording = "RECORDING"
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        recording = json.loads((folder / "run.json").read_text(encoding="utf-8"))["recording"]
-    command = shlex.join(["carom", "fit", shown(recording), "--out", shown(folder), "--overwrite"])
-    return complaint(
-        folder,
-        "this directory was written by Carom 0.9 or older, or its manifest is missing; fit the recording "
-        f"again, with the same options, by {command}",
+    return InputError(
+        f"{folder}: this directory was written by Carom 0.9 or older, or its manifest is missing; fit the "
+        "recording again, with --overwrite."
     )
 
 
@@ -261,6 +255,7 @@ def load_fit_directory(path: str | os.PathLike[str]) -> FitDirectory:
         raise InputError(f"{path}: this is not a fit directory; name one that `carom fit` wrote.")
     model, notes = load_fitted_model(path)
     recording = read_recording(path / RECORDING, scene=model.scene, missing=("position", "velocity"))
+    # The same share gives the same split: what was held out is not stored twice.
     share = notes.get("hold_out", 0.0)
     if isinstance(share, bool) or not isinstance(share, int | float):
         raise complaint(path / MODEL, "the share that was held out is not a number; fit it again")
@@ -284,6 +279,7 @@ def recording_hash(recording: Recording) -> str:
     """A hash of all samples, to identify the data that a model was fitted to."""
     digest = hashlib.sha256()
     for run in recording.runs:
+        # Or two runs could be told from one only by chance.
         digest.update(repr(run.position.shape).encode())
         for channel in (run.time, run.position, run.velocity, run.touch):
             if channel is not None:
@@ -344,11 +340,6 @@ def _load_history(file: Path) -> tuple[dict[str, float], ...]:
         if not isinstance(line, dict) or not all(type(value) in (int, float) for value in line.values()):
             raise complaint(file, "this is not an object of numbers; fit it again", f"line {number}")
     return tuple({key: float(value) for key, value in line.items()} for line in lines)
-
-
-def _write_text(path: Path, text: str) -> None:
-    with atomic_write(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _hash(path: Path) -> str:

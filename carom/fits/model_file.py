@@ -68,9 +68,11 @@ def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read_model_file(path: Path) -> tuple[AbstractModel, dict[str, Any]]:
     """The model and the notes in a file."""
+    # The scene is checked as thoroughly as a system file that a user wrote.
     header, tensors = _read(path)
     scene = parse_system_file(path, header["scene"]).scene
     try:
+        # Bounded before anything is constructed from them.
         options = cast(dict[str, Any], _bounded(header["options"]))
         # Shapes only: an absurd size in the header must not allocate anything.
         skeleton = eqx.filter_eval_shape(
@@ -95,6 +97,7 @@ def save_posterior(models: AbstractModel, path: Path) -> None:
     forces = models.forces if isinstance(models, Mechanism) else ()
     linearised = any(isinstance(force, LinearisedPotentialForce) for force in forces)
     kind: Literal["laplace", "ensemble"] = "laplace" if linearised else "ensemble"
+    # All arrays of stacked models have the same leading axis.
     samples = len(next(iter(tensors.values())))
     write_tensors(path, tensors, {"schema": SCHEMA, "kind": kind, "samples": samples})
 

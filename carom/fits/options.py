@@ -107,6 +107,7 @@ class FitOptions:
 
         "sensor.missed" is a field of the option sensor.
         """
+        # Known first, as it decides what the other names mean.
         recipe = values.get("recipe", "carom")
         own = {part.name for part in fields(RECIPES[recipe])} - _COMMON
         given = {name: value for name, value in values.items() if name != "recipe" and value is not None}
@@ -117,6 +118,7 @@ class FitOptions:
             require_value(RECIPES[recipe], name, value)
         for name in given.keys() - _COMMON:
             (other,) = OPTIONS[name].recipes
+            # The command line passes every option, also those that nobody typed.
             if given.pop(name) != OPTIONS[name].default:
                 raise SettingsError(
                     f"`{name}` is for the recipe {other}; add `recipe` {other} or leave it out."

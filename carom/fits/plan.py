@@ -33,7 +33,7 @@ class FitPlan:
         names: the position columns, for figures.
         options: the request.
         settings: those of the recipe.
-        model_options: those of the model that the paper's recipe trains.
+        learn: what the system file wants learned, for models of the paper's recipe.
         notes: sentences about data that are not used.
     """
 
@@ -43,7 +43,7 @@ class FitPlan:
     names: tuple[str, ...]
     options: FitOptions
     settings: Settings | TrainingSettings
-    model_options: dict[str, Any]
+    learn: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -133,8 +133,7 @@ class FitPlan:
     def _untrained(self, seed: int) -> AbstractModel:
         chosen = self.options.settings
         assert isinstance(chosen, PaperSettings)
-        kind = MODELS[chosen.model]
-        return kind.for_recording(self.recording, key=jax.random.key(seed), **self.model_options)
+        return paper_model(chosen, self.recording, self.learn, seed=seed)
 
 
 def plan_fit(options: FitOptions, path: Path, recording: Recording, description: SystemFile) -> FitPlan:
@@ -147,11 +146,14 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
         description: the content of its system file.
     """
     chosen = options.settings
-    model_options: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     if isinstance(chosen, PaperSettings):
         settings = chosen.training
-        model_options = _model_options(chosen, path, description.learn)
+        if chosen.model != "cd-lagrange" and {"masses", "damping"} & {*description.learn}:
+            raise InputError(
+                f"{path}: its system file has masses or damping under [learn], which only the model "
+                "cd-lagrange learns; take that model, or leave them out there."
+            )
     else:
         most = (max(len(run) for run in recording.runs) - 1) // 4
         # Beyond that, a run with one impact would keep less than half of its samples.
@@ -172,7 +174,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
     if isinstance(chosen, Settings):
         _require_learnable(options.learn, path, split.training, description.learn)
     names = description.columns.position if description.columns else ()
-    return FitPlan(path, recording, split, names, options, settings, model_options, notes)
+    return FitPlan(path, recording, split, names, options, settings, description.learn, notes)
 
 
 def recipe_settings(
@@ -217,15 +219,20 @@ def _require_learnable(
             )
 
 
-def _model_options(settings: PaperSettings, path: Path, learn: Sequence[str]) -> dict[str, Any]:
+def paper_model(
+    settings: PaperSettings, recording: Recording, learn: Sequence[str], *, seed: int
+) -> AbstractModel:
+    """A model that the paper's recipe can train, with random weights.
+
+    Arguments:
+        settings: which model.
+        recording: what it is built for.
+        learn: the parameters to be learned, from the system file.
+        seed: of the weights.
+    """
     chosen: dict[str, Any] = {"hidden": settings.hidden}
     if settings.model == "cd-lagrange":
         chosen |= {"learn_inertia": "masses" in learn, "learn_damping": "damping" in learn}
-    elif {"masses", "damping"} & {*learn}:
-        raise InputError(
-            f"{path}: its system file has masses or damping under [learn], which only the model cd-lagrange "
-            "learns; take that model, or leave them out there."
-        )
     if settings.model == "vin":
         chosen["scheme"] = settings.scheme
-    return chosen
+    return MODELS[settings.model].for_recording(recording, key=jax.random.key(seed), **chosen)

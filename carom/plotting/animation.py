@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from carom.plotting.style import Picture, reduce_colors
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 
 SECONDS, FRAMES_PER_SECOND = 10.0, 20
 """The length of an animation at most, whatever the duration of the motion."""
@@ -63,5 +63,4 @@ def _save(frames: list[Picture], path: Path) -> None:
         disposal=1,
         optimize=False,
     )
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(buffer.getvalue())
+    write_whole(path, buffer.getvalue())

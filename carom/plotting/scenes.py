@@ -1,6 +1,7 @@
 """Scenes as pictures: bodies and walls with the trails of a run, as a figure or as an animation."""
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,13 +81,6 @@ def write_run_animation(run: Run, scene: Scene, path: Path, *, title: str = "") 
         write_animation(figure, show_frame, path, samples=len(run))
 
 
-def scene_shapes(scene: Scene, position: Float[np.ndarray, "samples bodies dimension"]) -> Shapes:
-    """Radii, walls and view of a scene in which the bodies move as given."""
-    radii = body_radii(scene)
-    walls = solids(scene, radii)
-    return Shapes(radii, walls, view_of(position, radii, walls))
-
-
 def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:
     """Radii of the bodies, the least-squares solution of smallest norm where the contacts leave them open.
 
@@ -104,6 +98,7 @@ def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:
         row[[pair.first, pair.second]] = 1
         rows.append(row)
         values.append(pair.offset)
+    # Walls are stored per body, with the radius in the offset.
     first_at: dict[tuple, tuple[int, float]] = {}
     for wall in scene.geometry.walls:
         # The same wall for another body has the same normals, and edges at the same distances from it.
@@ -137,6 +132,7 @@ def view_of(
     """The bounding box of the motion, extended to axis-aligned walls within its own width."""
     low = np.nanmin(position - radii[None, :, None], axis=(0, 1))
     high = np.nanmax(position + radii[None, :, None], axis=(0, 1))
+    # Walls further away than the motion is wide would only make it small.
     reach = max(float((high - low).max()), 1e-9)
     for (normal, offset), *edges in walls:
         axis = int(np.argmax(np.abs(normal)))
@@ -159,45 +155,39 @@ def widened(view: View) -> View:
 
 
 def behind(solid: Solid, view: View) -> Float[np.ndarray, "corners 2"]:
-    """The part of a plane view that a solid occupies, as a polygon: the view clipped by plane after plane."""
-    (left, right), (bottom, top) = view
-    corners = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
-    for normal, offset in solid:
-        height = corners @ np.asarray(normal) - offset
-        kept = []
-        for here in range(len(corners)):
-            there = (here + 1) % len(corners)
-            if height[here] <= 0:
-                kept.append(corners[here])
-            if (height[here] <= 0) != (height[there] <= 0):
-                fraction = height[here] / (height[here] - height[there])
-                kept.append(corners[here] + fraction * (corners[there] - corners[here]))
-        corners = np.array(kept).reshape(-1, 2)
-        if not len(corners):
-            break
-    return corners
+    """The part of a plane view that a solid occupies, as a polygon; empty where it occupies none."""
+    return _polygon((), solid, view)
 
 
 def section(plane: Plane, view: View) -> Float[np.ndarray, "corners 3"]:
     """The polygon in which a plane cuts a box; empty where it does not."""
-    normal, offset = np.asarray(plane[0]), plane[1]
-    corners = np.array([[view[a, bit >> a & 1] for a in range(3)] for bit in range(8)])
-    height = corners @ normal - offset
-    tolerance = 1e-9 * float(np.ptp(view))
-    found = [corner for corner, h in zip(corners, height, strict=True) if abs(h) <= tolerance]
-    edges = [(bit, bit | 1 << axis) for bit in range(8) for axis in range(3) if not bit >> axis & 1]
-    for first, second in edges:
-        low, high = sorted((height[first], height[second]))
-        if low < -tolerance and high > tolerance:
-            fraction = height[first] / (height[first] - height[second])
-            found.append(corners[first] + fraction * (corners[second] - corners[first]))
-    if len(found) < 3:
-        return np.zeros((0, 3))
-    points = np.array(found)
-    # Sorted by angle within the plane, about the centre.
-    in_plane = np.linalg.svd(normal[None])[2][1:]
-    flat = (points - points.mean(axis=0)) @ in_plane.T
-    return points[np.argsort(np.arctan2(flat[:, 1], flat[:, 0]))]
+    return _polygon((plane,), (), view)
+
+
+def _polygon(on: Solid, behind: Solid, view: View) -> Float[np.ndarray, "corners dimension"]:
+    """The corners, in their order, of the convex polygon on some planes, behind others and inside a box."""
+    dimension, tolerance = len(view), 1e-9 * float(np.ptp(view))
+    sides = [
+        (sign * axis, sign * bound)
+        for axis, bounds in zip(np.eye(dimension), view, strict=True)
+        for sign, bound in zip((-1, 1), bounds, strict=True)
+    ]
+    normals, offsets = (np.array(part) for part in zip(*behind, *sides, strict=True))
+    found = []
+    # Every corner is where two of the planes meet. There are few: clipping one by one would not be faster.
+    for pair in combinations(range(len(offsets)), 2):
+        matrix = np.array([*(normal for normal, _ in on), *normals[[*pair]]])
+        if abs(np.linalg.det(matrix)) > 1e-9:
+            corner = np.linalg.solve(matrix, [*(offset for _, offset in on), *offsets[[*pair]]])
+            if (normals @ corner <= offsets + tolerance).all():
+                found.append(corner)
+    points = np.array(found).reshape(-1, dimension)
+    # Sorted by angle within the polygon's plane, about its centre; where three planes meet, corners coincide.
+    in_plane = np.linalg.svd(np.array([normal for normal, _ in on]))[2][1:] if on else np.eye(2)
+    flat = (points - points.mean(axis=0, keepdims=True)) @ in_plane.T if len(points) else points
+    points = points[np.argsort(np.arctan2(flat[:, 1], flat[:, 0]))]
+    points = points[~np.isclose(points, np.roll(points, 1, axis=0), atol=tolerance).all(axis=1)]
+    return points if len(points) > 2 else np.zeros((0, dimension))
 
 
 def body_color(body: int) -> str:
@@ -214,7 +204,9 @@ def _number_color(body: int) -> str:
 def _panel(run: Run, scene: Scene, *, dpi: int) -> tuple[Figure, Show]:
     """A figure with the proportions of the motion, and what moves its bodies."""
     panels = {1: _line_panel, 2: _plane_panel, 3: _space_panel}
-    shapes = scene_shapes(scene, run.position)
+    radii = body_radii(scene)
+    walls = solids(scene, radii)
+    shapes = Shapes(radii, walls, view_of(run.position, radii, walls))
     size = (7.0, 4.0)
     if scene.dimension > 1:
         extent = np.ptp(shapes.view, axis=1) if scene.dimension == 2 else np.ones(2)
@@ -240,6 +232,7 @@ def _plane_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
         circle = Circle((0, 0), max(radius, least), facecolor=color, edgecolor="black", zorder=3)
         circle.set_linewidth(0.8)
         circles.append(axes.add_patch(circle))
+        # A number on a point would be all that is seen of it.
         if len(radii) <= NUMBERED and radius > least:
             numbers.append((body, axes.text(0, 0, str(body + 1), color=_number_color(body), **_NUMBER)))
 
@@ -293,6 +286,7 @@ def _space_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
         axis.set_major_locator(MaxNLocator(4))
         axis.pane.fill = False
     axes.zaxis.labelpad = 12
+    # Edges only: filled faces would hide what moves behind them.
     for plane, *_ in shapes.solids:
         corners = section(plane, view)
         if len(corners):

@@ -1,8 +1,8 @@
 """One style for all figures, readable in grey and with colour blindness, and figures as image files."""
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,15 +54,14 @@ _SETTINGS: dict[Any, Any] = {
     "legend.frameon": False,
     "figure.dpi": DPI,
     "savefig.bbox": "tight",
+    # Text stays text, which can be searched and is smaller than its outlines.
     "svg.fonttype": "none",
 }
 
 
-@contextmanager
-def figure_style() -> Iterator[None]:
-    """Matplotlib's settings for the figures made inside."""
-    with mpl.rc_context(_SETTINGS):
-        yield
+def figure_style() -> AbstractContextManager[None]:
+    """Matplotlib's settings for the figures made inside a `with` block."""
+    return mpl.rc_context(_SETTINGS)
 
 
 def line_style(name: str) -> Line:
@@ -81,6 +80,7 @@ def marked_line(name: str) -> dict[str, Any]:
     style = line_style(name)
     if style.marker == "none":
         return line(name)
+    # Staggered, or markers of curves that coincide would hide each other.
     order = list(LINES).index(name) if name in LINES else len(LINES)
     return line(name) | {
         "marker": style.marker,

@@ -50,6 +50,7 @@ def plot_band(axes: Axes, x: Column, low: Column, high: Column, *, label: str) -
 def mark_contacts(axes: Axes, times: Column) -> None:
     """A dashed line at the time of every contact."""
     for index, time in enumerate(times[:MOST_CONTACTS]):
+        # One entry in the legend for all of them.
         label = "contact" if index == 0 else None
         axes.axvline(time, color=PALETTE["vermilion"], linestyle=(0, (4, 3)), linewidth=1.0, label=label)
 

@@ -115,6 +115,7 @@ def _draw_forecasts(charts: list[Chart], findings: Findings) -> None:
         title = f"Forecast of {name} in {findings.title(ahead.part.number)}"
         labels = ("time / s", f"{_label(name)} / unit")
         with _chart(charts, f"forecast-{index}-{body}-{axis}", title, caption, *labels) as axes:
+            # Enough to see how the forecast continues the past.
             before, after = past.position[-HISTORY:, body, axis], future.position[:, body, axis]
             draw.plot_samples(axes, past.time[-HISTORY:], before, label="history")
             draw.plot_samples(axes, future.time, after, label="held out", color=INK, size=2.5)
@@ -140,6 +141,7 @@ def _draw_energy(charts: list[Chart], findings: Findings) -> None:
         draw.plot_curve(axes, time, total, label="total")
         draw.plot_curve(axes, time, kinetic, label="kinetic", color=SECOND, dash=DOTTED)
         draw.plot_curve(axes, time, potential, label="potential", color=THIRD, dash=DASHED)
+        # From 0, so that a small loss of energy looks small.
         axes.set_ylim(0, None)
 
 
@@ -196,6 +198,7 @@ def _draw_history(charts: list[Chart], findings: Findings) -> None:
         styles = ((FIRST, "-"), (SECOND, DASHED), (THIRD, DOTTED))
         for (name, values), (color, dash) in zip(columns.items(), styles, strict=False):
             draw.plot_curve(axes, steps, values, label=name.replace("_", " "), color=color, dash=dash)
+        # Losses fall over decades; log-likelihoods may be negative.
         if count == "epoch" and all((values > 0).all() for values in columns.values()):
             axes.set_yscale("log")
 
@@ -213,6 +216,7 @@ def _draw_curve(
         draw.plot_curve(axes, curve.grid, curve.value, label="model")
         if curve.low is not None and curve.high is not None:
             draw.plot_band(axes, curve.grid, curve.low, curve.high, label=findings.band)
+        # A force that is constant but for noise should look constant.
         draw.widen_to_scale(axes, curve.value)
 
 

@@ -116,6 +116,7 @@ class Findings:
     @cached_property
     def motions(self) -> tuple[Trajectory, ...]:
         """The first runs by the model: smoothed by the fit, or forecast from their first samples."""
+        # Smoothed through all samples, where a forecast would drift from them.
         if self.fit.trajectories:
             return self.fit.trajectories[:DRAWN_RUNS]
         found = []
@@ -155,6 +156,7 @@ class Findings:
         """The samples right after a contact, or right after its bodies were touched."""
         if self.detected:
             return self.impacts[run][:, signal]
+        # Asked of the model: which bodies a signal stands for is its affair.
         alone = jnp.arange(self.model.contact.size) == signal
         return np.any(self.impacts[run][:, np.asarray(self.model.contact.to_touch(alone))], axis=1)
 
@@ -209,6 +211,7 @@ class Findings:
         their medians, other velocities zero. Of bodies that experience the same, only the first is kept."""
         if not isinstance(self.model, HasForce):
             return ()
+        # The data determine a force only where they have been.
         low, high = np.nanmin(visited, axis=0), np.nanmax(visited, axis=0)
         bodies, dimension = low.shape
         coordinates = np.arange(min(MOST_CHARTS // dimension or 1, bodies) * dimension)
@@ -247,6 +250,7 @@ class Findings:
         closing = closing[closing > 0]
         if not len(closing):
             return ()
+        # A little beyond the observed speeds: the band shows how fast knowledge ends.
         grid = np.linspace(0.9 * closing.min(), 1.1 * closing.max(), POINTS)
         contacts = np.arange(self.model.scene.contacts)
         rates = jnp.asarray(np.repeat(-grid[:, None], len(contacts), axis=1), "float32")
@@ -275,6 +279,7 @@ class Findings:
         low = high = [None] * len(of)
         if self.posterior is not None:
             samples = np.asarray(eqx.filter_vmap(evaluate)(self.posterior))
+            # Weibull's plotting positions do not understate the tails of few samples.
             low, high = np.quantile(samples, [0.05, 0.95], axis=0, method="weibull")
         value = np.asarray(evaluate(self.model))
         return tuple(map(Curve, of.tolist(), grids, value, low, high))
@@ -286,8 +291,6 @@ class Findings:
 
 def read_findings(directory: Path) -> Findings:
     """Read a fit directory for its page."""
-    if not directory.is_dir():
-        raise InputError(f"{directory}: this is not a directory; name one that `carom fit` wrote.")
     fit = load_fit_directory(directory)
     names, count = fit.notes.get("names"), fit.model.scene.coordinates
     if not isinstance(names, list) or len(names) != count or not all(isinstance(n, str) and n for n in names):

@@ -13,7 +13,7 @@ from carom.report.charts import fit_charts
 from carom.report.findings import Findings, read_findings
 from carom.report.page import page_environment
 from carom.report.scene import scene_html
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 
 MOST_BYTES = 8_000_000
 """The largest page that is written: browsers become slow beyond."""
@@ -31,14 +31,14 @@ def write_report(directory: Path, out: Path) -> int:
         raise InputError(
             f"{out}: the page would have {len(text)} bytes, more than {MOST_BYTES}; fit a shorter recording."
         )
-    with atomic_write(out) as temporary:
-        temporary.write_bytes(text)
+    write_whole(out, text)
     return len(text)
 
 
 def report_html(findings: Findings) -> str:
     """The whole document."""
     futures = [part.future.position for part in findings.fit.split.held_out]
+    # The error of always predicting the mean, to compare the forecasts with.
     spread = float(np.nanstd(np.concatenate([future.ravel() for future in futures]))) if futures else 0.0
     return page_environment().get_template("fit.html").render(
         version=__version__,

@@ -65,6 +65,7 @@ def figure_html(path: Path, *, alternative: str, caption: str, animated: bool = 
         caption: the text below it.
         animated: whether it may be narrower than a figure of several panels.
     """
+    # Embedded: the page must open offline and be sent as one file.
     content = base64.b64encode(path.read_bytes()).decode()
     source = f"data:{_TYPES[path.suffix]};base64,{content}"
     return part_html("figure", source, alternative, caption, "moving" if animated else "still")

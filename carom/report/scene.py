@@ -47,6 +47,7 @@ def scene_html(findings: Findings) -> Markup:
     recorded = film.recorded @ onto
     extent = float(np.nanmax(np.nanmax(recorded, axis=(0, 1)) - np.nanmin(recorded, axis=(0, 1))))
     radii, dot = body_radii(scene), DOT * max(extent, 1e-12)
+    # Radii far from the size of the motion would show specks or one large disc.
     if not ((0.2 * dot < radii) & (radii < 5 * dot)).all():
         radii = np.full(scene.bodies, dot)
     # A wall that is not seen edge-on cannot be drawn as a line.
@@ -69,6 +70,7 @@ def scene_html(findings: Findings) -> Markup:
         "walls": [" ".join(f"{x:.1f},{y:.1f}" for x, y in outline) for outline in outlines if len(outline)],
     }
     caption = f"{findings.title(film.run).capitalize()}: the model (filled) and the recording (rings)."
+    # More frames than a screen shows in a minute only make the page slow.
     stride = -(-len(film.time) // MOST_FRAMES)
     frames = {
         "time": np.round(film.time[::stride], 6).tolist(),

@@ -37,8 +37,7 @@ from carom.reproduction.recipe.configuration import plan_grid
 from carom.reproduction.recipe.figures import write_grid_figure
 from carom.reproduction.recipe.run import experiment_tasks, grid_tasks
 from carom.reproduction.recipe.tables import classifier_table, errors_table, grid_table
-from carom.storage.atomic import make_folder, remove_leftovers
-from carom.storage.lock import locked
+from carom.storage.atomic import locked, make_folder, remove_leftovers
 
 FIGURES = "figures"
 QUICK_SHARE = 0.02

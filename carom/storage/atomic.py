@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Writing safely: files whole or not at all, and a directory by one command at a time."""
 
 import os
 import secrets
@@ -6,6 +6,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from carom.errors import InputError
 from carom.storage.input_file import complaint
@@ -36,9 +38,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         mode = _mode_of_regular_file(target)
         with temporary.open("xb"):
             pass
+        # A replaced file keeps its permissions, as an edited one would.
         if mode is not None:
             temporary.chmod(mode)
         yield temporary
+        # Before the name changes, or a power cut could leave an empty file under it.
         _flush_to_disk(temporary)
         temporary.replace(target)
         with suppress(OSError):  # some file systems cannot flush folders, and the file is in place
@@ -53,6 +57,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             problem = f"the file cannot be written ({reason}); choose another folder or free some space"
             raise complaint(Path(path), problem) from error
         raise
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file by `atomic_write`; text is written as UTF-8."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def make_folder(folder: Path) -> None:
@@ -102,3 +112,44 @@ def _flush_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+LOCK = ".carom.lock"
+
+
+class FolderBusyError(InputError):
+    """Another command is working in the directory; it may finish a little later."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other commands out of a directory, which must exist, for the length of a block.
+
+    The lock is the operating system's and ends with the process, however that ends: a file left behind by a
+    killed command blocks nothing.
+
+    Arguments:
+        folder: the directory; `FolderBusyError` is raised where another command has locked it.
+
+    Example:
+        >>> with locked(Path("fits/ball")):  # doctest: +SKIP
+        ...     ...
+    """
+    lock = FileLock(folder / LOCK, blocking=False)
+    try:
+        folder.stat()  # filelock would create a missing directory
+        lock.acquire()
+    except Timeout:
+        raise FolderBusyError(
+            f"{folder}: another command is working in this directory; wait for it or choose another."
+        ) from None
+    except OSError as error:
+        reason = f"the directory cannot be written to ({error.strerror})"
+        raise InputError(f"{folder}: {reason}; choose another.") from error
+    try:
+        yield
+    finally:
+        # Removed while it is held: whoever opened it in between finds that it has no name, and tries again.
+        with suppress(OSError):
+            (folder / LOCK).unlink()
+        lock.release()

@@ -76,6 +76,7 @@ class Progress:
     def finish_round(self, number: int) -> None:
         """Report the share done. The number of rounds of a stage is not known in advance; most take few."""
         if self._report is not None and self._expected:
+            # Each round is taken to do a fifth of what is left of its stage.
             share = (self._stages - 0.8**number) / max(self._expected, self._stages)
             self._reported = max(self._reported, share)
             self._report(self._reported)

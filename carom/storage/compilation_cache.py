@@ -16,7 +16,7 @@ import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
 from carom.errors import InputError
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 
 CHECKSUMS = "checksums.json"
 CHECK_SECONDS = 0.3
@@ -103,8 +103,8 @@ def remove_damaged_entries(folder: Path) -> None:
             stacklevel=3,
         )
     if found != known:
-        with suppress(OSError, InputError), atomic_write(folder / CHECKSUMS) as temporary:
-            temporary.write_text(json.dumps(found))
+        with suppress(OSError, InputError):  # a cache that cannot be written only costs time
+            write_whole(folder / CHECKSUMS, json.dumps(found))
 
 
 def _is_truncated(content: bytes) -> bool:

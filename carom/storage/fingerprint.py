@@ -27,6 +27,7 @@ def fingerprint(*parts: Any) -> str:
 def source_hash() -> str:
     """A hash of the package's source files, to tell which code made a result."""
     digest = hashlib.sha256()
+    # Sorted, as file systems list them in any order.
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -53,10 +53,12 @@ def require_file(path: Path, *, maximum_bytes: int, kind: str) -> None:
         raise unreadable(path, error) from error
     if stat.S_ISDIR(status.st_mode):
         raise complaint(path, f"this is a folder, not a {kind}; name a file in it")
+    # A pipe or a device may never end.
     if not stat.S_ISREG(status.st_mode):
         raise complaint(path, f"this is not a regular file; save the {kind} to disk first")
     if status.st_size == 0:
         raise complaint(path, f"the file is empty; a {kind} was expected")
+    # By its size alone: nothing has been read yet.
     if status.st_size > maximum_bytes:
         raise complaint(
             path, f"the file is larger than {size(maximum_bytes)}, the most that is read; shorten it"

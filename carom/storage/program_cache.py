@@ -22,7 +22,7 @@ from jax import export
 
 from carom.compilation import compiler_description, full_precision
 from carom.errors import InputError
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 from carom.storage.compilation_cache import cache_folder
 from carom.storage.fingerprint import fingerprint, source_hash
 
@@ -81,6 +81,7 @@ class CachedFunction:
             program.set_result(made)
             with _lock:
                 _store(name, program)
+        # NumPy's, whose types are those that the program was compiled for.
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
         return jax.tree.unflatten(jax.tree.structure(self.result), program.result()(*leaves))
 
@@ -161,8 +162,7 @@ def _write(traced: export.Exported, path: Path) -> None:
     with suppress(OSError, InputError):
         path.parent.mkdir(parents=True, exist_ok=True)
         payload = traced.serialize()
-        with atomic_write(path) as temporary:
-            temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
+        write_whole(path, hashlib.sha256(payload).digest() + payload)
         files = sorted(path.parent.iterdir(), key=lambda path: path.stat().st_mtime)
         for old in files[:-MAXIMUM_ON_DISK]:
             old.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from carom.errors import InputError
-from carom.storage.atomic import atomic_write, make_folder
+from carom.storage.atomic import atomic_write, make_folder, write_whole
 from carom.storage.input_file import complaint, require_file, shown
 
 MAXIMUM_BYTES, MAXIMUM_ARRAY_BYTES = 2**25, 2**28
@@ -22,9 +22,7 @@ _CHECK = "sha256"
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result as JSON with its own hash; missing folders are created."""
     make_folder(path.parent)
-    with atomic_write(path) as temporary:
-        checked = dict(result) | {_CHECK: _hash(result)}
-        temporary.write_text(json.dumps(checked, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(dict(result) | {_CHECK: _hash(result)}, indent=1) + "\n")
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -32,6 +30,7 @@ def read_result(path: Path) -> dict[str, Any]:
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="result")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
+        # An older result is not wrong, only to be made again.
         if isinstance(result, dict) and _CHECK not in result:
             return {}
         whole = isinstance(result, dict) and result.pop(_CHECK) == _hash(result)

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from carom.errors import InputError
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 from carom.storage.input_file import complaint, require_file, size
 
 MAXIMUM_BYTES = 2**28
@@ -31,8 +31,8 @@ def write_tensors(
     """Write arrays by name; `header` is anything JSON can hold."""
     plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     content = save(plain, metadata={"carom": json.dumps(header)})
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(content)  # safetensors' own writing reports a full disk by an error of its own
+    # Not by safetensors, which reports a full disk by an error of its own.
+    write_whole(path, content)
 
 
 def read_tensors(
@@ -81,6 +81,7 @@ def fill(path: Path, skeleton: Tree, tensors: Mapping[str, np.ndarray], *, model
         models: the length of a leading axis, where several models are stored together.
     """
     expected = arrays_by_place(skeleton)
+    # Names first: a shape alone might fit by accident.
     if expected.keys() != tensors.keys():
         name = min(expected.keys() ^ tensors.keys())
         problem = "the tensors are not those of the model in the header; fit it again"

@@ -63,6 +63,7 @@ class Planner:
             if count > MAXIMUM_FITS:
                 problem = f"there would be {count} fits, more than the {MAXIMUM_FITS} allowed; leave some out"
                 raise complaint(sweep.path, problem, "[grid]")
+            # The last key varies fastest, as in nested loops.
             for values in product(*grid.values()):
                 for fit in self.fits(dict(zip(grid, values, strict=True))):
                     # Several grids may overlap; the table would have the same fit in two lines.
@@ -77,6 +78,7 @@ class Planner:
         """Check a study at the ends of its ranges and at all choices, as far as these are few thousand."""
         assert self._sweep.study is not None
         space = self._sweep.study.space
+        # What is possible at the ends of a range is taken to be possible within.
         ends = [(part.low, part.high) if isinstance(part, Range) else part for part in space.values()]
         corners = islice(product(*ends), _MAXIMUM_CORNERS)
         self._require_possible(

@@ -1,18 +1,228 @@
-"""A sweep from its file to its table; stored fits are not made again."""
+"""A sweep from its plan to its table: every fit is a task whose row is stored, and made once."""
 
+import json
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import polars as pl
+
+import carom
+from carom.data import read_described
+from carom.errors import InputError
+from carom.evaluation import score_held_out
 from carom.execution.executor import AbstractExecutor, ProgressCallback
-from carom.execution.tasks import run_tasks, stored_result
-from carom.storage.atomic import folder_made, remove_leftovers
-from carom.storage.lock import locked
-from carom.sweeps.one_fit import ROWS, Row, fit_task
-from carom.sweeps.planning import Planner, SweepFit
-from carom.sweeps.results import Line, SweepResult
+from carom.execution.tasks import Task, run_tasks, stored_result
+from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
+from carom.fits.fit_directory import is_finished, read_manifest
+from carom.fits.plan import plan_fit
+from carom.storage.atomic import (
+    FolderBusyError,
+    atomic_write,
+    folder_made,
+    locked,
+    remove_leftovers,
+    write_whole,
+)
+from carom.sweeps.planning import Planner, SweepFit, data_fingerprint
 from carom.sweeps.study import OptunaStudy, Trial
 from carom.sweeps.sweep_file import Sweep
+
+ROWS = "rows"
+POLL_SECONDS = 0.5
+"""Between two attempts at a directory in which another process is working."""
+
+Row = dict[str, Any]
+
+
+class DataChangedError(InputError):
+    """The data are no longer those that the sweep was started with."""
+
+
+def fit_task(fit: SweepFit, out: Path) -> Task:
+    """A fit and its row, which is stored by what it depends on: names change with the sweep file."""
+    path = out / ROWS / f"{fit.fingerprint[:20]}.json"
+    return Task(make_row, (fit, out), path=path, fingerprint=fit.fingerprint)
+
+
+def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
+    """Make a fit, unless its directory is complete, and return its row of the table.
+
+    A fit that is refused or fails gives a row with the reason. What only this machine refuses, such as a full
+    disk, is raised: the fit would succeed elsewhere.
+
+    Arguments:
+        fit: what to make.
+        out: the directory of the sweep, which every worker must see.
+        progress: called with the fraction of the work done.
+    """
+    # A worker on another machine may not share the file system.
+    for path in (out, fit.recording):
+        if not path.exists():
+            raise InputError(
+                f"{path}: a worker cannot see this path; put recordings and --out where all machines do."
+            )
+    reason = _make(fit, out / fit.name, progress)
+    row: Row = {
+        "run": fit.name,
+        "recording": fit.recording.name,
+        "error": None,
+        "numbers": {},
+        "reason": reason,
+    }
+    if not reason:
+        finished = load_fit_directory(out / fit.name)
+        numbers = _numbers(finished)
+        row["numbers"] = {name: x if x is None or math.isfinite(x) else None for name, x in numbers.items()}
+        # From the directory, not from memory: a fit found complete is scored alike.
+        if finished.split.held_out:
+            error = score_held_out(
+                finished.model, finished.split.held_out, noise=noise_from_notes(finished.notes)
+            )
+            row |= {"error": error} if math.isfinite(error) else {"reason": "The forecast diverged."}
+    return row
+
+
+def _make(fit: SweepFit, directory: Path, progress: ProgressCallback) -> str:
+    """Make a fit; the reason why that is impossible, where it is."""
+    while True:
+        try:
+            if not is_finished(directory):
+                recording, description = read_described(fit.recording, fit.system)
+                if data_fingerprint(recording, description) != fit.data_fingerprint:
+                    problem = "the file or its system file has changed since the sweep began"
+                    raise DataChangedError(f"{fit.recording}: {problem}; start the sweep again.")
+                plan_fit(fit.options, fit.recording, recording, description).run(directory, progress=progress)
+            return ""
+        except FolderBusyError:
+            # A worker that was given up for lost may still be at it; its result will do.
+            time.sleep(POLL_SECONDS)
+        except (DataChangedError, OSError):
+            raise  # no result: another machine, or the user, can help
+        except InputError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            if not is_finished(directory):  # else finished by such a worker in the meantime
+                return str(error)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _numbers(fit: FitDirectory) -> dict[str, float | None]:
+    """The results of a fit: parameters with their errors and the likelihood, or the last losses."""
+    if "parameters" not in fit.notes:
+        return {f"loss: {name}": value for name, value in fit.history[-1].items() if name != "epoch"}
+    numbers: dict[str, float | None] = {"log likelihood": fit.notes["log_likelihood"]}
+    for channel, value in zip(("positions", "velocities"), fit.notes["noise"], strict=True):
+        numbers[f"noise of {channel}"] = value
+    for parameter in fit.notes["parameters"]:
+        numbers[parameter["name"]] = parameter["value"]
+        numbers[f"{parameter['name']}, standard error"] = parameter["standard_error"]
+    return numbers
+
+
+TABLE, RESULTS, TIMING = "table.csv", "results.json", "timing.json"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: a fit, its row, and its trial in a study."""
+
+    fit: SweepFit
+    row: Row
+    trial: int | None = None
+
+    @property
+    def varied(self) -> dict[str, Any]:
+        """What distinguishes this fit from the others, by column of the table."""
+        return ({} if self.trial is None else {"trial": self.trial}) | dict(self.fit.varied)
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The results of a sweep.
+
+    Arguments:
+        lines: in the order of the sweep file or of the trials, whichever fit ended first.
+        trials: those of a study.
+        made: number of fits made by this command; the others were stored.
+    """
+
+    lines: tuple[Line, ...]
+    trials: tuple[Trial, ...]
+    made: int
+
+    @property
+    def failed(self) -> int:
+        """Number of fits with a reason instead of an error: refused, failed, or with a diverging forecast."""
+        return sum(bool(line.row["reason"]) for line in self.lines)
+
+    @property
+    def best(self) -> tuple[Line, ...]:
+        """Lines with an error, the least first."""
+        scored = [line for line in self.lines if line.row["error"] is not None]
+        return tuple(sorted(scored, key=lambda line: line.row["error"]))
+
+    @property
+    def best_trial(self) -> Trial | None:
+        """The trial with the least mean error."""
+        known = [(trial.value, trial.number) for trial in self.trials if trial.value is not None]
+        return self.trials[min(known)[1]] if known else None
+
+    def write(self, out: Path) -> None:
+        """Write `table.csv`, `results.json` and `timing.json`.
+
+        The first two are the same, byte for byte, however often and wherever the same fits were made on
+        machines of the same kind: they are in the order of the sweep, and contain no times.
+        """
+        with atomic_write(out / TABLE) as temporary:
+            self._table().write_csv(temporary)
+        document: dict[str, Any] = {
+            "score": "root mean squared error of a coordinate over all held-out data",
+            "versions": {"carom": carom.__version__},
+            "devices": sorted({line.row["device"] for line in self.lines}),
+        }
+        if self.trials:
+            document["trials"] = [vars(trial) for trial in self.trials]
+        kept = ("run", "recording", "error", "numbers", "reason")
+        document["fits"] = [
+            {name: line.row[name] for name in kept} | {"seed": line.fit.options.seed, "varied": line.varied}
+            for line in self.lines
+        ]
+        _write_json(out / RESULTS, document)
+        # In a file of their own, because they differ every time.
+        _write_json(out / TIMING, {line.row["run"]: _seconds(out / line.row["run"]) for line in self.lines})
+
+    def _table(self) -> pl.DataFrame:
+        varied = {name: None for line in self.lines for name in line.varied}
+        numbers = {name: None for line in self.lines for name in line.row["numbers"]}
+        rows = [
+            varied
+            | {name: " ".join(map(str, v)) if isinstance(v, tuple) else v for name, v in line.varied.items()}
+            | numbers
+            | line.row["numbers"]
+            | {name: line.row[name] for name in ("run", "error", "reason")}
+            for line in self.lines
+        ]
+        # The schema from all rows: a column may begin with empty cells.
+        return pl.DataFrame(rows, infer_schema_length=None).select(
+            "run", *varied, "error", *numbers, "reason"
+        )
+
+
+def _seconds(directory: Path) -> float | None:
+    """The duration of a fit; None where it failed."""
+    try:
+        return read_manifest(directory)["seconds"]
+    except InputError:
+        return None
+
+
+def _write_json(path: Path, document: Any) -> None:
+    write_whole(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def run_sweep(
@@ -34,6 +244,7 @@ def run_sweep(
         again: repeat fits that ended without an error.
         progress: called with the fraction of all fits that is done.
     """
+    # Reads every recording, so that wrong ones are refused before any worker starts.
     planner = Planner(sweep)
     if sweep.study is None:
         grid, study = planner.grid(), None

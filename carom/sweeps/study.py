@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from carom.errors import InputError
+from carom.execution.cluster import optional_module
 from carom.sweeps.sweep_file import Range, Study
 
 
@@ -27,12 +27,7 @@ class OptunaStudy:
     """Suggests trials and learns from their errors."""
 
     def __init__(self, study: Study):
-        try:
-            import optuna
-        except ImportError:
-            raise InputError(
-                "A study needs the package optuna; install it with: pip install 'carom[cluster]'."
-            ) from None
+        optuna = optional_module("optuna", purpose="A study", extra="cluster")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         sampler = optuna.samplers.TPESampler if study.sampler == "tpe" else optuna.samplers.RandomSampler
         self._optuna = optuna
@@ -50,6 +45,7 @@ class OptunaStudy:
     def report(self, trial: Trial, errors: list[float | None]) -> Trial:
         """Report the held-out errors of a trial's fits."""
         known = [error for error in errors if error is not None]
+        # A mean over fewer fits would favour trials whose hard cases failed.
         if len(known) < len(errors):
             self._study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
             return trial

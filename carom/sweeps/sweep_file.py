@@ -4,26 +4,25 @@ The tables with options of a fit are made from the one declaration of these opti
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import pydantic
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from carom.data.io import toml_file as toml
 from carom.errors import MAXIMUM_SEED
 from carom.execution.cluster import ClusterSettings
 from carom.fits.options import OPTIONS
-from carom.storage.input_file import suggestion
 from carom.validation import declared_types
 
 MAXIMUM_SEEDS, MAXIMUM_TRIALS = 10_000, 100_000
-_RANGE = "a table such as {low = 8, high = 64}"
 
 
 def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # It would be made once and listed twice.
     if len({*values}) < len(values):
         raise ValueError("a value is there twice; keep one")
     return values
@@ -34,27 +33,28 @@ def _listed(value: object) -> object:
 
 
 def _counted(value: object) -> object:
-    return list(range(value)) if type(value) is int and 1 <= value <= MAXIMUM_SEEDS else value
+    if type(value) is not int:
+        return value
+    if not 1 <= value <= MAXIMUM_SEEDS:
+        raise ValueError(f"write a number of seeds from 1 to {MAXIMUM_SEEDS}, or a list of them")
+    return list(range(value))
 
 
-_SEEDS = f"a number of seeds up to {MAXIMUM_SEEDS}, or a list of different ones from 0 to {MAXIMUM_SEED}"
 _SEED = Annotated[toml.Whole, Field(ge=0, le=MAXIMUM_SEED)]
 
 
 class SweepTable(toml.TomlTable):
     """`[sweep]`: the data, and how fits are scored."""
 
-    recording: Annotated[tuple[toml.Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = (
-        toml.key("what is fitted", "a file in quotes, or a list of different ones", min_length=1)
+    recording: Annotated[tuple[toml.Name, ...], BeforeValidator(_listed), AfterValidator(_distinct)] = Field(
+        min_length=1, description="what is fitted"
     )
-    system: toml.Name | None = toml.key(
-        "left out: the .toml beside each recording", "a file in quotes", default=None
+    system: toml.Name | None = Field(default=None, description="left out: the .toml beside each recording")
+    hold_out: toml.Number = Field(
+        default=0.2, ge=0, lt=1, description="fraction that no fit sees, to score it"
     )
-    hold_out: toml.Number = toml.key(
-        "fraction that no fit sees, to score it", "a fraction from 0 and less than 1", default=0.2, ge=0, lt=1
-    )
-    seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = toml.key(
-        "of every fit", _SEEDS, default=(0,), min_length=1
+    seeds: Annotated[tuple[_SEED, ...], BeforeValidator(_counted), AfterValidator(_distinct)] = Field(
+        default=(0,), min_length=1, description="of every fit, or how many"
     )
 
 
@@ -80,71 +80,61 @@ class _Options(toml.TomlTable):
                 yield prefix + name, value
 
 
-@dataclass(frozen=True)
-class Range:
+Number = TypeVar("Number", int, float)
+
+
+class Range(toml.TomlTable, Generic[Number]):
     """Numbers from `low` to `high`, sampled uniformly, or uniformly in their logarithm."""
 
-    low: int | float
-    high: int | float
-    log: bool = False
+    low: Number
+    high: Number
+    log: toml.Flag = False
+
+    @pydantic.model_validator(mode="after")
+    def _require_order(self):
+        if (
+            not self.low < self.high
+            or (self.log and self.low <= 0)
+            or not math.isfinite(self.high - self.low)
+        ):
+            more = ", both greater than 0" if self.log else ""
+            raise ValueError(f"write low less than high{more}, not {self.low:g} and {self.high:g}")
+        return self
 
 
-def _value(kind: Any) -> tuple[Any, str]:
-    """The type of a value of an option for Pydantic, and the same in words."""
-    if get_origin(kind) is Literal:
-        return kind, toml.one_of(kind)
+def _value(kind: Any) -> Any:
+    """The type of a value of an option in a file, strict where Python's own is not."""
     if get_origin(kind) is tuple:
-        inner, words = _value(get_args(kind)[0])
-        return Annotated[tuple[inner, ...], AfterValidator(_distinct)], f"a list, each {words}"
-    plain = {int: (toml.Whole, "a whole number"), str: (toml.Name, "a name in quotes")}
-    return plain.get(kind, (toml.Number, "a finite number"))
+        return Annotated[tuple[_value(get_args(kind)[0]), ...], AfterValidator(_distinct)]
+    return kind if get_origin(kind) is Literal else {int: toml.Whole, str: toml.Name}.get(kind, toml.Number)
 
 
-def _values(kind: Any) -> tuple[Any, str]:
+def _values(kind: Any) -> Any:
     """As `_value`, for a list of values to try."""
-    inner, words = _value(kind)
-    listed = Annotated[tuple[inner, ...], Field(min_length=1), AfterValidator(_distinct)]
-    return listed, f"a list of values to try, each {words}"
+    return Annotated[tuple[_value(kind), ...], Field(min_length=1), AfterValidator(_distinct)]
 
 
-def _search_space(kind: Any) -> tuple[Any, str]:
-    """As `_value`, for a list of values to try or a range."""
-    listed, words = _values(kind)
+def _search_space(kind: Any) -> Any:
+    """As `_value`, for a list of values to try or a range of numbers."""
     if kind not in (int, float):
-        return listed, words
-    number, values = (TypeAdapter(of) for of in (_value(kind)[0], listed))
+        return _values(kind)
+    listed, within = TypeAdapter(_values(kind)), TypeAdapter(Range[_value(kind)])  # pyright: ignore
 
-    # A union of two types would do, but its errors name neither the key nor what is right.
+    # Not a union of the two, whose errors would be those of both.
     def read(value: object) -> object:
-        if not isinstance(value, Mapping):
-            return values.validate_python(value)
-        for name in value:
-            if name not in (keys := ("low", "high", "log")):
-                raise ValueError(f"there is no key {name} in a range; {suggestion(name, keys)}")
-        try:
-            low, high = (number.validate_python(value.get(name)) for name in ("low", "high"))
-            log = TypeAdapter(toml.Flag).validate_python(value.get("log", False))
-        except ValidationError as error:
-            wrong = toml.as_written(error.errors()[0]["input"])
-            raise ValueError(f"write {_RANGE}, low and high {_value(kind)[1]}, not {wrong}") from None
-        if not low < high or (log and low <= 0) or not math.isfinite(high - low):
-            more = ", both greater than 0" if log else ""
-            raise ValueError(f"write low less than high{more}, not {low:g} and {high:g}")
-        return Range(low, high, log)
+        return (within if isinstance(value, Mapping) else listed).validate_python(value)
 
-    return Annotated[Any, BeforeValidator(read)], f"{words}, or {_RANGE}"
+    return Annotated[Any, BeforeValidator(read)]
 
 
-def _table(kinds: Mapping[str, Any], declare: Any) -> Any:
-    """The model of a table whose keys are options, each with the type and words that `declare` gives."""
+def _table(kinds: Mapping[str, Any], accepted: Callable[[Any], Any]) -> Any:
+    """The model of a table whose keys are options of these types."""
     keys: dict[str, Any] = {}
     for name, kind in kinds.items():
-        if is_dataclass(kind):
-            inner = {part: of for part, (of, _) in declared_types(kind).items()}  # pyright: ignore
-            keys[name] = (_table(inner, declare) | None, Field(None))
-        else:
-            accepted, words = declare(kind)
-            keys[name] = (accepted | None, toml.key("", words, None))
+        inner = accepted(kind)
+        if is_dataclass(kind):  # a table within the table, such as that of the touch sensor
+            inner = _table({part: of for part, (of, _) in declared_types(kind).items()}, accepted)  # pyright: ignore
+        keys[name] = (inner | None, None)
     return pydantic.create_model("Options", __base__=_Options, **keys)
 
 
@@ -155,17 +145,11 @@ FitTable, GridTable, RangesTable = (_table(_KINDS, declare) for declare in (_val
 class Study(toml.TomlTable):
     """`[study]`: trials that Optuna suggests."""
 
-    trials: toml.Whole = toml.key(
-        "number of trials", f"a whole number from 1 to {MAXIMUM_TRIALS}", ge=1, le=MAXIMUM_TRIALS
-    )
-    seed: _SEED = toml.key("of the sampler", f"a whole number from 0 to {MAXIMUM_SEED}", default=0)
+    trials: toml.Whole = Field(ge=1, le=MAXIMUM_TRIALS, description="number of trials")
+    seed: _SEED = Field(default=0, description="of the sampler")
     # Not the number of workers: the study would depend on the machine.
-    batch: toml.Whole = toml.key(
-        "trials suggested at a time", "a whole number from 1 to 1000", default=4, ge=1, le=1000
-    )
-    sampler: Literal["tpe", "random"] = toml.key(
-        "tpe learns from earlier trials", 'one of "tpe", "random"', default="tpe"
-    )
+    batch: toml.Whole = Field(default=4, ge=1, le=1000, description="trials suggested at a time")
+    sampler: Literal["tpe", "random"] = Field(default="tpe", description="tpe learns from earlier trials")
     ranges: RangesTable = Field()  # pyright: ignore[reportInvalidTypeForm]
 
     @property
@@ -195,7 +179,7 @@ class _Document(toml.TomlTable):
             if varied:
                 raise ValueError("a sweep is a grid or a study; write [grid] or [study]")
             if not self.study.space:
-                raise ValueError(f"[study.ranges]: nothing varies; write hidden = {_RANGE}")
+                raise ValueError("[study.ranges]: nothing varies; write hidden = {low = 8, high = 64}")
             if self.sweep.hold_out == 0:
                 raise ValueError("[sweep], hold_out: a study needs held-out data; write more than 0")
             varied = self.study.space.keys()

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from carom.bench.cases import MODEL_CASES, NAMES, select_cases
-from carom.bench.run import MAXIMUM_BYTES, compare, read_bench
-from carom.bench.tables import fit_table, model_table
+from carom.bench.run import MAXIMUM_BYTES, compare, fit_table, model_table, read_bench
 from carom.errors import InputError
 from tests.bench.stored_bench import STORED
 

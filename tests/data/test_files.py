@@ -61,7 +61,8 @@ def save(data: dict, path: Path) -> Path:
     lengths=st.lists(st.integers(3, 9), min_size=1, max_size=4),
     special=st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5),
     lost=st.sampled_from([0.0, 0.3]),
-    jitter=st.sampled_from([0.0, 0.4]),
+    # Less than what could leave a gap of five median steps, which would be refused.
+    jitter=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 2**32),
 )
 def test_reading_gives_what_was_written(

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from carom.errors import InputError
-from carom.execution.executor import available_cores
-from carom.execution.local import LocalExecutor
+from carom.execution.executor import LocalExecutor, available_cores
 from carom.execution.tasks import Task, checkpoint_directory, run_tasks
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from carom.fits.fit_directory import (
     UNFINISHED,
 )
 from carom.models import ResNet
-from carom.storage.lock import LOCK, locked
+from carom.storage.atomic import LOCK, locked
 from tests.models.conftest import BALL
 
 OPERATIONS = ("mkdir", "rmdir", "unlink", "rename", "replace", "open", "fsync", "scandir", "remove")
@@ -198,7 +198,7 @@ def test_fits_of_version_0_9_are_refused_with_a_command(two_fits, tmp_path):
     (old / SUMMARY).rename(old / "run.json")
     with pytest.raises(InputError, match=r"Carom 0\.9") as error:
         load_fit_directory(old)
-    assert "carom fit 'ball $(x).csv' --out " in str(error.value)
+    assert "fit the recording again, with --overwrite" in str(error.value)
     with pytest.raises(InputError, match="--overwrite"), new_fit_directory(old, overwrite=False):
         pass
     with new_fit_directory(old, overwrite=True) as new:

@@ -37,15 +37,18 @@ def test_an_option_of_both_recipes_has_the_default_of_each():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"hidden": 257}, "`hidden` must lie between 1 and 256, but it is 257."),
-        ({"recipe": "paper", "learning_rate": 0.0}, "`learning_rate` must be positive, but it is 0.0."),
+        ({"hidden": 257}, "`hidden` must be a number of at most 256, but it is 257."),
+        (
+            {"recipe": "paper", "learning_rate": 0.0},
+            "`learning_rate` must be a number greater than 0, but it is 0.0.",
+        ),
         (
             {"recipe": "paper", "mask": 3},
             "`mask` is for the recipe carom; add `recipe` carom or",
         ),
-        ({"sensor.missed": 2.0}, "`sensor.missed` must lie between 0 and 1, but it is 2.0."),
+        ({"sensor.missed": 2.0}, "`sensor.missed` must be a number of at most 1, but it is 2.0."),
         ({"sensor.missed": 0.1}, "`sensor` is for an imperfect touch sensor; add `touch` imperfect."),
-        ({"hold_out": 1.0}, "`hold_out` must be at least 0 and less than 1, but it is 1.0."),
+        ({"hold_out": 1.0}, "`hold_out` must be a number less than 1, but it is 1.0."),
         ({"recipe": "paper", "ensemble": 9, "seed": 2**32 - 3}, "the last of the `ensemble` would exceed"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from carom.data import read_recording
 from carom.data.io.column_guess import guess_columns
-from carom.data.io.tables import MAXIMUM_VALUES
+from carom.data.io.formats import MAXIMUM_VALUES
 from tests.hostile.formats import FORMATS
 from tests.hostile.mutations import mutated
 from tests.hostile.watched import Watched

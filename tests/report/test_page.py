@@ -134,7 +134,7 @@ def test_touch_is_reported_body_by_body(trained_page):
 
 
 def test_a_page_cannot_be_made_of_anything_else(tmp_path):
-    with pytest.raises(InputError, match="not a directory"):
+    with pytest.raises(InputError, match="not a fit directory"):
         write_report(tmp_path / "nothing", tmp_path / "page.html")
     with pytest.raises(InputError, match="not a fit directory"):
         write_report(tmp_path, tmp_path / "page.html")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from carom.errors import InputError
-from carom.storage.lock import LOCK, locked
+from carom.storage.atomic import LOCK, locked
 
 HOLD = """
 import sys
 from pathlib import Path
-from carom.storage.lock import locked
+from carom.storage.atomic import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,8 +9,7 @@ import pytest
 
 from carom.cli import main
 from carom.execution.executor import AbstractExecutor, Function
-from carom.sweeps.results import RESULTS, TABLE, SweepResult
-from carom.sweeps.run import run_sweep
+from carom.sweeps.run import RESULTS, TABLE, SweepResult, run_sweep
 from carom.sweeps.sweep_file import read_sweep_file
 
 SWEEP = """

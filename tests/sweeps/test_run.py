@@ -9,10 +9,9 @@ import pytest
 from carom.errors import InputError
 from carom.fits import load_fit_directory
 from carom.fits.plan import FitPlan
-from carom.storage.lock import locked
-from carom.sweeps.one_fit import DataChangedError, fit_task, make_row
+from carom.storage.atomic import locked
 from carom.sweeps.planning import Planner
-from carom.sweeps.results import TABLE
+from carom.sweeps.run import TABLE, DataChangedError, fit_task, make_row
 from carom.sweeps.sweep_file import read_sweep_file
 from tests.sweeps.conftest import SWEEP, Here, run, tables
 

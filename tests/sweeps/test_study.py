@@ -27,7 +27,7 @@ hidden = {low = 4, high = 8}
 def study(file, monkeypatch):
     """A study whose fits take no time: their errors follow from their options."""
     file.write_text(STUDY)
-    monkeypatch.setattr("carom.sweeps.one_fit.make_row", pretend)
+    monkeypatch.setattr("carom.sweeps.run.make_row", pretend)
     return file
 
 

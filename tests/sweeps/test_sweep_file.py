@@ -30,23 +30,23 @@ WRONG = {
     "grids: there is no such table; did you mean grid?": GRID.replace("[grid]", "[grids]"),
     "recording: the key stands outside the tables; write it under [sweep]": GRID.replace("[sweep]\n", ""),
     "[sweep], recording: the key is missing": GRID.replace('recording = "ball.csv"\n', ""),
-    "[sweep], recording: write a file in quotes": GRID.replace('"ball.csv"', "3"),
+    "[sweep], recording: write a list, not 3": GRID.replace('"ball.csv"', "3"),
     "nothing.csv: there is no such file": GRID.replace("ball.csv", "nothing.csv"),
     "[sweep], seeds: a value is there twice": GRID.replace("seeds = 2", "seeds = [1, 1]"),
-    "[sweep], seeds: write a number of seeds up to 10000, or a list": GRID.replace("seeds = 2", "seeds = 0"),
-    "[sweep], hold_out: write a fraction from 0": GRID.replace("seeds = 2", "hold-out = 1.5"),
+    "[sweep], seeds: write a number of seeds from 1 to 10000": GRID.replace("seeds = 2", "seeds = 0"),
+    "[sweep], hold_out: write a number less than 1, not 1.5": GRID.replace("seeds = 2", "hold-out = 1.5"),
     "[fit]: seed goes under [sweep]": GRID.replace("epochs = 2", "seed = 2"),
     "[fit], epochs: write a whole number": GRID.replace("epochs = 2", "epochs = 2.5"),
-    '[fit], recipe: write one of "carom", "paper"': GRID.replace('"paper"', '"papers"'),
+    "[fit], recipe: write 'carom' or 'paper'": GRID.replace('"paper"', '"papers"'),
     "[fit.sensor]: this must be a table": GRID.replace("epochs = 2", "sensor = 0.1"),
     "[fit.sensor], mised: there is no such key; did you mean missed?": GRID.replace(
         "epochs = 2", "sensor.mised = 0.1"
     ),
     "[fit], hidden: the option varies too": GRID.replace("epochs = 2", "hidden = 4"),
-    "[grid], hidden: write a list of values": GRID.replace("[4, 6]", "4"),
+    "[grid], hidden: write a list, not 4": GRID.replace("[4, 6]", "4"),
     "[grid], hidden: a value is there twice": GRID.replace("[4, 6]", "[4, 4]"),
-    "fit hidden=0,seed=0: `hidden` must lie between": GRID.replace("[4, 6]", "[4, 0]"),
-    "fit touch=inferred,seed=0: `touch` must be one of 'observed', 'none'": GRID.replace(
+    "fit hidden=0,seed=0: `hidden` must be a number of at least 1": GRID.replace("[4, 6]", "[4, 0]"),
+    "fit touch=inferred,seed=0: `touch` must be 'observed' or 'none'": GRID.replace(
         "hidden = [4, 6]", 'touch = ["observed", "inferred"]'
     ),
     "fit horizon=400,seed=0: ": GRID.replace("hidden = [4, 6]", "horizon = [4, 400]"),
@@ -62,16 +62,12 @@ WRONG = {
     "[[grid]] 2, hiden: there is no such key": GRID.replace(
         "[grid]", "[[grid]]\nhidden = [4]\n[[grid]]\nhiden = [6]"
     ),
-    "[study.ranges], learning_rate: write a list of values to try": STUDY.replace(
-        "{low = 1e-3, high = 0.1}", "0.1"
-    ),
-    "[study.ranges], epochs: write a table such as": STUDY.replace("epochs = 2", "").replace(
+    "[study.ranges], learning_rate: write a list, not 0.1": STUDY.replace("{low = 1e-3, high = 0.1}", "0.1"),
+    "[study.ranges], epochs, low: write a whole number": STUDY.replace("epochs = 2", "").replace(
         "learning_rate = {low = 1e-3, high = 0.1}", "epochs = {low = 1.5, high = 3}"
     ),
-    "[study.ranges], learning_rate: there is no key hihg in a range; did you mean high?": STUDY.replace(
-        "high", "hihg"
-    ),
-    "fit learning_rate=0,seed=0: `learning_rate` must be positive": STUDY.replace("1e-3", "0"),
+    "[study.ranges], learning_rate, hihg: there is no such key": STUDY.replace("high", "hihg"),
+    "fit learning_rate=0,seed=0: `learning_rate` must be a number greater than 0": STUDY.replace("1e-3", "0"),
     "[sweep], hold_out: a study needs held-out data": STUDY.replace("seeds = 2", "hold_out = 0"),
     "[cluster], worker: there is no such key; did you mean workers?": GRID + "[cluster]\nworker = 2\n",
     "[cluster], scheduler: write an address": GRID + '[cluster]\nscheduler = "node1"\n',

@@ -10,7 +10,7 @@ import polars as pl
 from jaxtyping import Bool, Float, Int
 
 from carom.data.io.columns import Columns
-from carom.data.io.tables import cell, first_true
+from carom.data.io.formats import cell, first_true
 from carom.data.recording import Channel
 from carom.data.steps import constant_step, median_step
 from carom.errors import InputError, require_choice

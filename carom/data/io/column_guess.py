@@ -12,8 +12,8 @@ import polars as pl
 
 from carom.data.io.checks import run_starts
 from carom.data.io.columns import STANDARD_TIME, Columns, repeated, require_separated
+from carom.data.io.formats import Format
 from carom.data.io.recording_file import open_table
-from carom.data.io.tables import Table
 from carom.data.recording import Channel
 from carom.data.steps import constant_step
 from carom.errors import InputError
@@ -28,7 +28,9 @@ def _vocabulary(words: str) -> frozenset[str]:
 
 
 Role = Literal["time", "position", "velocity", "touch", "other", "unknown"]
+# Units at the end of a name say nothing about its meaning.
 _UNITS = _vocabulary("m mm cm s ms sec px rad deg")
+# Words that laboratory software uses, in the languages of its commonest versions.
 _TIME = _vocabulary("t time timestamp seconds secs elapsed zeit tiempo temps")
 _RUN = _vocabulary("run trial take episode experiment repetition series sequence trajectory")
 _TOUCH = _vocabulary("touch touching contact contacts hit bump collision")
@@ -81,6 +83,7 @@ def guess_columns(path: Path) -> ColumnGuess:
     """
     table, names = open_table(path)
     _require_header(path, names)
+    # First, as runs decide where times may start again.
     run = next((name for name in names if _RUN.intersection(_words(name))), None)
     try:
         # Numbers near the largest that there are overflow, and fit nothing.
@@ -158,7 +161,7 @@ class _Guesser:
     remarks: dict[str, str] = field(default_factory=dict)
     unused: dict[str, str] = field(default_factory=dict)
 
-    def load(self, table: Table, labels: pl.Series | None) -> None:
+    def load(self, table: Format, labels: pl.Series | None) -> None:
         """Read what holds numbers."""
         names = [*self.roles]
         try:
@@ -177,6 +180,7 @@ class _Guesser:
             if not columns:
                 raise error from None
         self.numbers = {name: column.fill_null(np.nan).to_numpy() for name, column in columns.items()}
+        # Empty columns are left over from templates.
         self.numbers = {name: values for name, values in self.numbers.items() if not np.isnan(values).all()}
         if not self.numbers:
             problem = "there is no column of numbers with anything in it; record some samples"
@@ -222,6 +226,7 @@ class _Guesser:
                 reason = f"GUESS: {unit[1]} by its name, not seconds; rates are per {unit[1]}"
                 self.remarks["columns.time"] = reason
             return name
+        # By its numbers: little but a clock rises by even steps in every run.
         for name in self._named("unknown"):
             runs = self._runs(self.numbers[name])
             if runs and all((np.diff(run) > 0).all() for run in runs) and constant_step(runs) is not None:
@@ -233,6 +238,7 @@ class _Guesser:
         """Columns that are coordinates by name; where there are none, those whose names say nothing else."""
         for role in ("position", "unknown"):
             named = [name for name in self._named(role) if name != time]
+            # A coordinate that never changes was not measured.
             moving = [name for name in named if np.nanmin(self.numbers[name]) < np.nanmax(self.numbers[name])]
             self.unused |= {name: "it never changes" for name in named if name not in moving}
             if moving:
@@ -315,6 +321,7 @@ class _Guesser:
             step = np.nan_to_num(0.5 * (v[1:] + v[:-1])) * np.diff(t)
             distance = np.concatenate([[0.0], np.cumsum(step)])
             known = np.isfinite(q)
+            # Two points always lie on a line.
             if known.sum() >= 3:
                 distance, q = distance[known] - distance[known].mean(), q[known] - q[known].mean()
                 product += float(distance @ q)

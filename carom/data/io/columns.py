@@ -66,6 +66,7 @@ def match_columns(
     present = set(names)
     if twice := repeated(names):
         raise complaint(path, "two columns have this name; rename one", f"column {twice}")
+    # Where there is none at all, the message names the first that is missing.
     if columns is None:
         columns = Columns(_numbered(path, names, "q") or ("q1",), None, None)
     # Sets are made once: membership in a list of thousands of names would take quadratic time.
@@ -83,6 +84,7 @@ def match_columns(
     for name in (*columns.position, *(columns.velocity or ()), *(columns.touch or ())):
         if name not in present:
             raise _missing(path, name, names)
+    # Bodies on a line are the commonest experiment.
     if scene is None:
         scene = Scene(bodies=len(columns.position), dimension=1)
     _require_counts(path, columns, scene.bodies, scene.dimension)

@@ -11,17 +11,12 @@ import polars as pl
 
 from carom.data.io import checks
 from carom.data.io.columns import Columns, match_columns, standard_columns
-from carom.data.io.csv_table import CSV
-from carom.data.io.npz_table import NPZ
-from carom.data.io.parquet_table import PARQUET
-from carom.data.io.tables import MAXIMUM_BYTES, Table, require_size
+from carom.data.io.formats import FORMATS, MAXIMUM_BYTES, Format, require_size
 from carom.data.recording import Channel, Recording, Run
 from carom.data.steps import TOLERANCE
 from carom.mechanics import Scene
 from carom.storage.atomic import atomic_write
 from carom.storage.input_file import complaint, require_file, shown, unreadable
-
-FORMATS = {".csv": CSV, ".parquet": PARQUET, ".npz": NPZ}
 
 
 def read_recording(
@@ -51,6 +46,7 @@ def read_recording(
     # Before reading: a table can take seconds.
     if step_size is not None and not (np.isfinite(step_size) and step_size > 0):
         raise complaint(path, f"the step size must be positive, but {step_size} was given")
+    # Before the numbers are read: a missing column is the commonest mistake.
     columns = match_columns(path, names, columns, scene=scene, timed=step_size is None)
     try:
         frame = table.load(path, columns.numbers, columns.run)
@@ -74,6 +70,7 @@ def read_recording(
         if step_size is not None and abs(found - step_size) > TOLERANCE * found:
             problem = f"times step by {found:.6g} s, but a step size of {step_size:g} s was given"
             raise complaint(path, f"{problem}; correct one", f"column {columns.time}")
+        # What was stated wins within the tolerance, as times may be rounded.
         step_size = step_size or found
     # Columns are body-major: the coordinates of a body are neighbours.
     shape = (len(frame), -1, 1 if scene is None else scene.dimension)
@@ -104,6 +101,7 @@ def write_recording(
     """
     path = Path(path)
     table = table_format(path)
+    # After all others, so that readers of positions by number find them where they were.
     frame = _frame(recording).with_columns(**dict(further or {}))
     require_size(path, rows=frame.height, columns=frame.width)  # what could not be read again
     with atomic_write(path) as temporary:
@@ -115,7 +113,7 @@ def write_recording(
             raise OSError(shown(error, length=120)) from error
 
 
-def open_table(path: Path) -> tuple[Table, list[str]]:
+def open_table(path: Path) -> tuple[Format, list[str]]:
     """The format of a file and the names of its columns, of which there is a limited number."""
     table = table_format(path)
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
@@ -127,7 +125,7 @@ def open_table(path: Path) -> tuple[Table, list[str]]:
     return table, names
 
 
-def table_format(path: Path) -> Table:
+def table_format(path: Path) -> Format:
     """The format by the suffix of a file."""
     table = FORMATS.get(path.suffix.lower())
     if table is None:

@@ -9,18 +9,18 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import model_validator
+from pydantic import Field
 
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
+from carom.data.io.formats import MAXIMUM_BYTES
 from carom.data.io.recording_file import read_recording
-from carom.data.io.tables import MAXIMUM_BYTES
 from carom.data.recording import Channel, Recording
 from carom.errors import InputError
 from carom.mechanics import Pair, Projection, Scene, Wall
-from carom.storage.atomic import atomic_write
+from carom.storage.atomic import write_whole
 from carom.storage.input_file import complaint, require_file, shown
 from carom.types import VelocityGrid
 
@@ -29,55 +29,38 @@ MAXIMUM_COORDINATES = 4096
 MAXIMUM_CANDIDATES = 4096
 """The most walls, and the most pairs."""
 
-_COUNT = f"a whole number from 1 to {MAXIMUM_COORDINATES}"
-_FLAGS = {"restitution": "restitution", "masses": "masses", "damping": "damping", "gap": "surfaces"}
-"""Keys of `[learn]` until version 0.9, and the parameters they stood for."""
-_COLUMN, _COLUMNS = "the name of a column in quotes", 'a list of columns such as ["q1"]'
+_Count = Annotated[toml.Whole, Field(ge=1, le=MAXIMUM_COORDINATES)]
 
 
 class SystemTable(toml.TomlTable):
     """`[system]`: the fields of a scene but for its contacts, under the same names."""
 
-    bodies: toml.Whole = toml.key("number of bodies", _COUNT, ge=1, le=MAXIMUM_COORDINATES)
-    dimension: toml.Whole = toml.key("coordinates per body", _COUNT, ge=1, le=MAXIMUM_COORDINATES)
-    masses: tuple[toml.Positive, ...] = toml.key(
-        "one per body; only ratios matter for the motion",
-        "a list of finite numbers greater than 0, one per body",
-        (),
+    bodies: _Count = Field(description="number of bodies")
+    dimension: _Count = Field(description="coordinates per body")
+    masses: tuple[toml.Positive, ...] = Field(
+        default=(), description="one per body; only ratios matter for the motion"
     )
-    restitution: toml.Number = toml.key(
-        "speed kept by a bounce: 0 none, 1 all",
-        "a finite number from 0 (no bounce) to 1 (elastic)",
-        1.0,
-        ge=0,
-        le=1,
+    restitution: toml.Number = Field(
+        default=1.0, ge=0, le=1, description="speed kept by a bounce: 0 none, 1 all"
     )
-    friction: toml.Number = toml.key(
-        "Coulomb's coefficient of all contacts", "a finite number of at least 0 (no friction)", 0.0, ge=0
+    friction: toml.Number = Field(default=0.0, ge=0, description="Coulomb's coefficient of all contacts")
+    velocity_grid: VelocityGrid = Field(
+        default="half", description='"half": second order; "sample": used as recorded'
     )
-    velocity_grid: VelocityGrid = toml.key(
-        '"half": second order; "sample": used as recorded', toml.one_of(VelocityGrid), "half"
+    projection: Projection = Field(
+        default="none", description='of overlaps: "none", "inverse_mass", "reference_point"'
     )
-    projection: Projection = toml.key(
-        'of overlaps: "none", "inverse_mass", "reference_point"', toml.one_of(Projection), "none"
-    )
-    reference: tuple[toml.Numbers, ...] = toml.key(
-        "where bodies of a pair meet", "a list of positions, one per body", ()
-    )
+    reference: tuple[toml.Numbers, ...] = Field(default=(), description="where bodies of a pair meet")
 
 
 class WallTable(toml.TomlTable):
     """`[[wall]]`: a plane that one body may touch."""
 
-    body: toml.Whole = toml.key("which body may touch it", "the number of a body")
-    normal: toml.Numbers = toml.key(
-        "direction from the wall to the body, of length 1", "a list of finite numbers, one per dimension"
-    )
-    offset: toml.Number = toml.key("the gap is normal · position − offset", "a finite number", 0.0)
-    edges: tuple[toml.Numbers, ...] = toml.key(
-        "where it ends: normals and offsets of planes that it lies behind",
-        "a list of rows of finite numbers, each a normal and an offset",
-        (),
+    body: toml.Whole = Field(description="which body may touch it")
+    normal: toml.Numbers = Field(description="direction from the wall to the body, of length 1")
+    offset: toml.Number = Field(default=0.0, description="the gap is normal · position − offset")
+    edges: tuple[toml.Numbers, ...] = Field(
+        default=(), description="where it ends: normals and offsets of planes that it lies behind"
     )
 
     @property
@@ -88,11 +71,9 @@ class WallTable(toml.TomlTable):
 class PairTable(toml.TomlTable):
     """`[[pair]]`: two bodies that may touch."""
 
-    first: toml.Whole = toml.key(
-        "in one dimension, the body with the greater coordinate", "the number of a body"
-    )
-    second: toml.Whole = toml.key("the other body", "the number of a body")
-    offset: toml.Number = toml.key("distance at contact, the sum of the radii", "a finite number", 0.0)
+    first: toml.Whole = Field(description="in one dimension, the body with the greater coordinate")
+    second: toml.Whole = Field(description="the other body")
+    offset: toml.Number = Field(default=0.0, description="distance at contact, the sum of the radii")
 
     @property
     def candidate(self) -> Pair:
@@ -102,49 +83,30 @@ class PairTable(toml.TomlTable):
 class ColumnsTable(toml.TomlTable):
     """`[columns]`: what a recording's columns are called, where that is not as Carom writes them."""
 
-    run: toml.Name | None = toml.key("which run a row belongs to", _COLUMN, None)
-    time: toml.Name = toml.key("in seconds", _COLUMN, STANDARD_TIME)
-    position: toml.Names = toml.key("coordinates of body 1, then of body 2 …", _COLUMNS, ())
-    velocity: toml.Names | None = toml.key("in the same order; [] for none", _COLUMNS, None)
-    touch: toml.Names | None = toml.key("one per body, 0 or 1; [] for none", _COLUMNS, None)
+    run: toml.Name | None = Field(default=None, description="which run a row belongs to")
+    time: toml.Name = Field(default=STANDARD_TIME, description="in seconds")
+    position: toml.Names = Field(default=(), description="coordinates of body 1, then of body 2 …")
+    velocity: toml.Names | None = Field(default=None, description="in the same order; [] for none")
+    touch: toml.Names | None = Field(default=None, description="one per body, 0 or 1; [] for none")
 
 
 class SamplingTable(toml.TomlTable):
     """`[sampling]`: the time between samples, and what may be missing."""
 
-    step_size: toml.Positive | None = toml.key(
-        "seconds between samples, if there are no times", "a finite number of seconds greater than 0", None
+    step_size: toml.Positive | None = Field(
+        default=None, description="seconds between samples, if there are no times"
     )
-    missing: tuple[Channel, ...] = toml.key(
-        "channels whose cells may be empty or nan", 'a list of "position", "velocity" or both', ()
-    )
+    missing: tuple[Channel, ...] = Field(default=(), description="channels whose cells may be empty or nan")
 
 
 class LearnTable(toml.TomlTable):
     """`[learn]`: what is estimated besides the forces. Which names there are is known to the recipe."""
 
-    parameters: toml.Names = toml.key(
-        "estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, masses, damping, "
-        "drag, gravity",
-        'a list of names such as ["restitution", "surfaces"]',
-        ("surfaces",),
+    parameters: toml.Names = Field(
+        default=("surfaces",),
+        description="estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, "
+        "masses, damping, drag, gravity",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_flags(cls, table: Any) -> Any:
-        """Until version 0.9 every parameter had a key of its own; surfaces were learned unless denied."""
-        old = [key for key in _FLAGS if key in table] if isinstance(table, dict) else []
-        if not old:
-            return table
-        names = [_FLAGS[key] for key in old if table[key] not in (False, "fixed")]
-        if table.get("restitution") == "speed":
-            names[0] = "restitution-speed"
-        names += ["surfaces"] * ("gap" not in table)
-        raise ValueError(
-            f"{' and '.join(old)} {'is' if len(old) == 1 else 'are'} now named in a list; write "
-            f"parameters = {toml.toml_value(names)}"
-        )
 
 
 class Document(toml.TomlTable):
@@ -216,6 +178,7 @@ def read_described(path: Path, system: Path | None = None) -> tuple[Recording, S
         path: a `.csv`, `.parquet` or `.npz` file.
         system: its system file, by default the `.toml` beside it.
     """
+    # First: whoever mistypes the recording would otherwise read about its system file.
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     beside = path.with_suffix(".toml")
     if system is None and not beside.exists():
@@ -236,8 +199,7 @@ def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> 
     """Write a system file with a comment at every key, whole or not at all; an existing file is replaced."""
     path, text = Path(path), format_system_file(system_file)
     parse_system_file(path, text)  # what could not be read again, such as an infinite offset, is refused now
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(text.encode())
+    write_whole(path, text)
 
 
 def parse_system_file(path: Path, text: str) -> SystemFile:
@@ -250,12 +212,15 @@ def parse_system_file(path: Path, text: str) -> SystemFile:
             problem = f"{len(found)} {name}s are too many; list at most {MAXIMUM_CANDIDATES}"
             raise complaint(path, problem, f"[[{name}]]")
     document = toml.validate(path, Document, tables)
-    _require_consistent(path, document)
+    for wrong, title, key, problem in _inconsistencies(document):
+        if wrong:
+            raise complaint(path, problem, *filter(None, (title, key)))
     candidates = tuple(table.candidate for table in (*document.wall, *document.pair))
     scene = Scene(**dict(document.system), candidates=candidates)
     columns = None
     if document.columns is not None:
         named = dict(document.columns)
+        # A user who only renames the time need not list the rest.
         named["position"] = named["position"] or standard_columns(scene.bodies, scene.dimension).position
         try:
             columns = Columns(**named)
@@ -266,78 +231,77 @@ def parse_system_file(path: Path, text: str) -> SystemFile:
     return SystemFile(scene, columns, sampling.step_size, document.learn.parameters, sampling.missing)
 
 
-@dataclass(frozen=True)
-class _Checked:
-    """A table whose values are right by themselves, to be checked against what other keys say."""
-
-    path: Path
-    title: str
-
-    def require(self, fine: bool, key: str, problem: str) -> None:
-        if not fine:
-            raise complaint(self.path, problem, self.title, *([key] if key else []))
-
-    def require_count(self, key: str, values: Sequence[Any], count: int, what: str) -> None:
-        self.require(len(values) == count, key, f"write a list of {count} {what}, not {len(values)}")
-
-    def require_body(self, key: str, body: int, bodies: int) -> None:
-        self.require(1 <= body <= bodies, key, f"write a whole number from 1 to {bodies}, not {body}")
-
-    def require_unit(self, key: str, vector: tuple[float, ...]) -> None:
-        length, remedy = math.hypot(*vector), "divide it by its length"
-        if 0 < length < math.inf and len(vector) <= 4:
-            remedy = f"write {[round(component / length, 9) for component in vector]}"
-        problem = f"the vector must have length 1, not {length:g}; {remedy}"
-        # Six digits, as people write them.
-        self.require(abs(length - 1) <= 1e-6, key, problem)
+Problem = tuple[bool, str, str, str]
+"""Whether it is one, the table, the key and what to do."""
 
 
-def _require_consistent(path: Path, document: Document) -> None:
-    """Refuse what is right by itself, but not by what another key says."""
-    system, table = document.system, _Checked(path, "[system]")
+def _inconsistencies(document: Document) -> Iterator[Problem]:
+    """What is right by itself, but perhaps not by what another key says."""
+    system, title = document.system, "[system]"
     bodies, dimension = system.bodies, system.dimension
     coordinates = bodies * dimension
     problem = f"{bodies} bodies in {dimension} dimensions are too many; at most {MAXIMUM_COORDINATES} "
-    table.require(coordinates <= MAXIMUM_COORDINATES, "bodies", problem + "coordinates can be learned")
-    if system.masses:
-        table.require_count("masses", system.masses, bodies, "numbers, one per body")
+    yield coordinates > MAXIMUM_COORDINATES, title, "bodies", problem + "coordinates can be learned"
+    yield _wrong_count(title, "masses", system.masses or bodies * (1,), bodies, "numbers, one per body")
     needed = system.projection == "reference_point"
     problem = 'leave it out, or write projection = "reference_point"'
-    table.require(needed or not system.reference, "reference", problem)
-    table.require_count("reference", system.reference, bodies * needed, "positions, one per body")
+    yield bool(system.reference) and not needed, title, "reference", problem
+    yield _wrong_count(title, "reference", system.reference, bodies * needed, "positions, one per body")
     for row in system.reference:
-        table.require_count("reference", row, dimension, "numbers, one per dimension")
-    contacts: dict[object, str] = {}
-    for number, wall in enumerate(document.wall, start=1):
-        table = _Checked(path, f"[[wall]] {number}")
-        table.require_body("body", wall.body, bodies)
-        table.require_count("normal", wall.normal, dimension, "numbers, one per dimension")
-        table.require_unit("normal", wall.normal)
-        for row in wall.edges:
-            table.require_count("edges", row, dimension + 1, "numbers in every row, a normal and an offset")
-            table.require_unit("edges", row[:-1])
-        other = contacts.setdefault(wall.candidate, table.title)
-        table.require(other == table.title, "", f"this contact is the same as {other}; remove one of them")
-    for number, pair in enumerate(document.pair, start=1):
-        table = _Checked(path, f"[[pair]] {number}")
-        table.require_body("first", pair.first, bodies)
-        table.require_body("second", pair.second, bodies)
-        problem = f"body {pair.first} cannot touch itself; name another body"
-        table.require(pair.first != pair.second, "second", problem)
-        # In one dimension the gap keeps its sign and markers may be off centre, so any offset has a meaning.
-        problem = f"write the sum of two radii, which cannot be negative, not {pair.offset:g}"
-        table.require(dimension == 1 or pair.offset >= 0, "offset", problem)
-        # A pair is the same whichever body comes first, and whatever its offset.
-        other = contacts.setdefault(frozenset(pair.candidate.bodies), table.title)
-        table.require(other == table.title, "", f"this contact is the same as {other}; remove one of them")
+        yield _wrong_count(title, "reference", row, dimension, "numbers, one per dimension")
+    yield from _contact_inconsistencies(document)
     missing = document.sampling.missing
-    table = _Checked(path, "[sampling]")
-    table.require(len({*missing}) == len(missing), "missing", "a channel is named twice; name it once")
-    table, names = _Checked(path, "[columns]"), dict(document.columns or {})
+    problem = "a channel is named twice; name it once"
+    yield len({*missing}) < len(missing), "[sampling]", "missing", problem
+    names = dict(document.columns or {})
     for key, count in (("position", coordinates), ("velocity", coordinates), ("touch", bodies)):
         if names.get(key):
             per = "body" if key == "touch" else "coordinate of every body"
-            table.require_count(key, names[key], count, f"names, one per {per}")
+            yield _wrong_count("[columns]", key, names[key], count, f"names, one per {per}")
+
+
+def _contact_inconsistencies(document: Document) -> Iterator[Problem]:
+    bodies, dimension = document.system.bodies, document.system.dimension
+    seen: dict[object, str] = {}
+    for number, wall in enumerate(document.wall, start=1):
+        title = f"[[wall]] {number}"
+        yield _wrong_body(title, "body", wall.body, bodies)
+        yield _wrong_count(title, "normal", wall.normal, dimension, "numbers, one per dimension")
+        yield _wrong_length(title, "normal", wall.normal)
+        for row in wall.edges:
+            what = "numbers in every row, a normal and an offset"
+            yield _wrong_count(title, "edges", row, dimension + 1, what)
+            yield _wrong_length(title, "edges", row[:-1])
+        other = seen.setdefault(wall.candidate, title)
+        yield other != title, title, "", f"this contact is the same as {other}; remove one of them"
+    for number, pair in enumerate(document.pair, start=1):
+        title = f"[[pair]] {number}"
+        yield _wrong_body(title, "first", pair.first, bodies)
+        yield _wrong_body(title, "second", pair.second, bodies)
+        problem = f"body {pair.first} cannot touch itself; name another body"
+        yield pair.first == pair.second, title, "second", problem
+        # In one dimension the gap keeps its sign and markers may be off centre, so any offset has a meaning.
+        problem = f"write the sum of two radii, which cannot be negative, not {pair.offset:g}"
+        yield dimension > 1 and pair.offset < 0, title, "offset", problem
+        # A pair is the same whichever body comes first, and whatever its offset.
+        other = seen.setdefault(frozenset(pair.candidate.bodies), title)
+        yield other != title, title, "", f"this contact is the same as {other}; remove one of them"
+
+
+def _wrong_count(title: str, key: str, values: Sequence[Any], count: int, what: str) -> Problem:
+    return len(values) != count, title, key, f"write a list of {count} {what}, not {len(values)}"
+
+
+def _wrong_body(title: str, key: str, body: int, bodies: int) -> Problem:
+    return not 1 <= body <= bodies, title, key, f"write a whole number from 1 to {bodies}, not {body}"
+
+
+def _wrong_length(title: str, key: str, vector: tuple[float, ...]) -> Problem:
+    length, remedy = math.hypot(*vector), "divide it by its length"
+    if 0 < length < math.inf and len(vector) <= 4:
+        remedy = f"write {[round(component / length, 9) for component in vector]}"
+    # Six digits, as people write them.
+    return abs(length - 1) > 1e-6, title, key, f"the vector must have length 1, not {length:g}; {remedy}"
 
 
 def format_system_file(system_file: SystemFile) -> str:
@@ -345,6 +309,7 @@ def format_system_file(system_file: SystemFile) -> str:
     scene, comments = system_file.scene, system_file.comments
     remarks = comments.remarks
     system = {name: getattr(scene, name) for name in SystemTable.model_fields}
+    # It has no meaning without that projection, and reading would refuse it.
     if scene.projection != "reference_point":
         del system["reference"]
     columns = {} if system_file.columns is None else vars(system_file.columns)

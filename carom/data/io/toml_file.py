@@ -1,8 +1,8 @@
 """TOML files that users write: declared once as Pydantic models, read, checked, and written with comments.
 
 A file is a model whose fields are its tables; a table is a model whose fields are its keys. Each key states
-its type and bounds, a comment for people, and in words what may be written. Everything else follows from
-that: reading, the sentence for whatever is wrong, and the text.
+its type, its bounds, and in its description a comment for people. Everything else follows from that: reading,
+the sentence for whatever is wrong, and the text.
 """
 
 import inspect
@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from carom.errors import InputError
 from carom.storage.input_file import complaint, not_utf8, require_file, shown, suggestion, unreadable
+from carom.validation import in_words
 
 MAXIMUM_BYTES = 2**20
 """The largest file that is read."""
@@ -44,23 +45,6 @@ class TomlTable(BaseModel):
 Declared = TypeVar("Declared", bound=TomlTable)
 
 
-def key(comment: str, allowed: str, default: Any = ..., **constraints: Any) -> Any:
-    """Declare one key of a table.
-
-    Arguments:
-        comment: what stands behind the key in a file that Carom writes.
-        allowed: what may be written, completing "write …, not 3".
-        default: the value where the key is left out; without one the key is required.
-        constraints: those of `pydantic.Field`.
-    """
-    return Field(default, description=comment, json_schema_extra={"allowed": allowed}, **constraints)
-
-
-def one_of(literal: Any) -> str:
-    """The words of a `Literal`, for `allowed`."""
-    return "one of " + ", ".join(f'"{word}"' for word in get_args(literal))
-
-
 def read_toml_text(path: Path, *, kind: str) -> str:
     """The text of a file; `kind` is what it should be, such as "system file", for error messages."""
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind=kind)
@@ -69,6 +53,7 @@ def read_toml_text(path: Path, *, kind: str) -> str:
     except OSError as error:
         raise unreadable(path, error) from error
     try:
+        # Editors on Windows put a mark at the beginning.
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise not_utf8(path, content[: error.start].count(b"\n") + 1) from None
@@ -110,18 +95,19 @@ def _sentence(path: Path, declaration: type[TomlTable], error: ErrorDetails) -> 
         title = f"[[{'.'.join(names)}]]" if array else f"[{'.'.join(names)}]"
         if array and rest:
             title, array = f"{title} {int(rest.pop(0)) + 1}", False
-    name = str(rest[0]) if rest else ""
+    # What remains is the key and, in a table within its value, a key of that; indices of lists say little.
+    name, *inside = [part for part in rest if isinstance(part, str)] or [""]
     kind, field = error["type"], model.model_fields.get(name)
     if kind == "value_error":
         problem = str(error.get("ctx", {})["error"])
     elif kind == "extra_forbidden":
-        problem = _no_such_key(model, name, table=not title)
-    elif field is not None:
+        problem = (
+            _no_such_key(model, name, table=not title) if not inside else "there is no such key; remove it"
+        )
+    elif field is not None and kind == "missing":
         problem = "the key is missing; add it"
-        if kind != "missing":
-            allowed = field.json_schema_extra
-            assert isinstance(allowed, dict), "declared by `key`"
-            problem = f"write {allowed['allowed']}, not {as_written(error['input'])}"
+    elif field is not None:
+        problem = f"write {in_words(error)}, not {as_written(error['input'])}"
     elif kind == "missing":
         required = [key for key, field in model.model_fields.items() if field.is_required()]
         problem = f"the table is missing; add it with {' and '.join(required)}"
@@ -129,7 +115,7 @@ def _sentence(path: Path, declaration: type[TomlTable], error: ErrorDetails) -> 
         problem = f"write every {names[-1]} under a line {title}, with two brackets"
     else:
         problem = f"this must be a table; write {title} on a line of its own"
-    return complaint(path, problem, *(place for place in (title, name) if place))
+    return complaint(path, problem, *(place for place in (title, name, *inside) if place))
 
 
 def _table_in(model: type[TomlTable], name: str | int) -> tuple[type[TomlTable], bool] | None:
@@ -158,6 +144,7 @@ def as_written(value: object) -> str:
     """A value much as it stands in the file, short enough for a sentence."""
     if isinstance(value, int) and abs(value) >= 10**20:
         return "a huge number"  # Python refuses to print whole numbers beyond some thousand digits
+    # Its content may be as long as the file.
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):

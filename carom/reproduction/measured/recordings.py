@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from carom.data import Columns, Recording, Run, read_recording
-from carom.data.io.csv_table import CSV
-from carom.data.io.tables import MAXIMUM_BYTES
+from carom.data.io.formats import FORMATS, MAXIMUM_BYTES
 from carom.errors import InputError
 from carom.mechanics import Scene
 from carom.reproduction.measured import configuration as config
@@ -71,11 +70,11 @@ def read_air_track(directory: Path) -> tuple[Recording, list[Check]]:
     )
     path, numbers = directory / CHECKS, ("run", *_CHECKED)
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="table")
-    names = CSV.names(path)
+    names = FORMATS[".csv"].names(path)
     for name in (*numbers, "bumper"):
         if names.count(name) != 1:
             raise complaint(path, "there must be one such column; copy the file again", f"column {name}")
-    frame = CSV.load(path, numbers, "bumper").sort("run")
+    frame = FORMATS[".csv"].load(path, numbers, "bumper").sort("run")
     complete = pl.col("bumper").is_not_null().all() & pl.all_horizontal(pl.col(numbers).is_finite().all())
     # Missing numbers are neither finite nor infinite.
     if not frame.height or frame.null_count().sum_horizontal()[0] or not frame.select(complete).item():
