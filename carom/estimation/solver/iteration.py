@@ -219,10 +219,10 @@ def improve(
     fitted = solution.parameters.shared
     slope = jax.jacfwd(rough)(fitted)
     prior_covariance = inverse(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, slope, slope))
-    prior_variance, variance = (
+    by_prior, variance = (
         jnp.einsum("gip,pq,giq->g", slope, c, slope) for c in (prior_covariance, covariance)
     )
-    determined = jnp.clip(precision * (prior_variance - variance), 1e-2, None)
+    determined = jnp.clip(precision * (by_prior - variance), 1e-2, None)
     fixed_point = determined / jnp.maximum(jnp.sum(rough(fitted) ** 2, axis=1), 1e-300)
     # Over-relaxation: the plain fixed-point iteration converges slowly; much greater exponents oscillate.
     new_precision = jnp.clip(precision * jnp.clip(fixed_point / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
@@ -234,8 +234,8 @@ def improve(
     )
     effective = jnp.clip(effective, min(1.0, weights), weights)
     # Segments without data, among them those added as padding, cost no degree of freedom.
-    measured_segments = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
-    used = effective + measured_segments * layout.local_size + (parameters.shared.size - weights)
+    with_data = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
+    used = effective + with_data * layout.local_size + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     measured = jnp.sqrt(solution.normal.squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
     new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)
