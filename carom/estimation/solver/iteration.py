@@ -4,6 +4,7 @@ The hyperparameters are updated by MacKay's evidence approximation (Bayesian Int
 scatter between runs, by expectation maximisation.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -215,24 +216,9 @@ def improve(
         max_iterations=ITERATIONS,
     )
     covariance = shared_covariance(solution.normal)
-    # MacKay's update: precision = (number of directions that the data determine) / (squared roughness).
-    fitted = solution.parameters.shared
-    slope = jax.jacfwd(rough)(fitted)
-    prior_covariance = inverse(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, slope, slope))
-    by_prior, variance = (
-        jnp.einsum("gip,pq,giq->g", slope, c, slope) for c in (prior_covariance, covariance)
+    new_precision, effective = _update_precision(
+        rough, solution.parameters.shared, covariance, precisions, precision, weights
     )
-    determined = jnp.clip(precision * (by_prior - variance), 1e-2, None)
-    fixed_point = determined / jnp.maximum(jnp.sum(rough(fitted) ** 2, axis=1), 1e-300)
-    # Over-relaxation: the plain fixed-point iteration converges slowly; much greater exponents oscillate.
-    new_precision = jnp.clip(precision * jnp.clip(fixed_point / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
-    # Effective number of weights: those that the priors determine cost no degree of freedom.
-    effective = (
-        weights
-        - jnp.sum(precisions[:weights] * jnp.diagonal(covariance)[:weights])
-        - jnp.sum(precision * variance)
-    )
-    effective = jnp.clip(effective, min(1.0, weights), weights)
     # Segments without data, among them those added as padding, cost no degree of freedom.
     with_data = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
     used = effective + with_data * layout.local_size + (parameters.shared.size - weights)
@@ -257,6 +243,36 @@ def improve(
 def segments_per_block(length: int) -> int:
     """Number of segments of this length whose Jacobians are evaluated at once."""
     return max(MIN_SEGMENTS_PER_BLOCK, SAMPLES_PER_BLOCK // length)
+
+
+def _update_precision(
+    rough: Callable[[Float[Values, "shared"]], Float[Array, "2 points"]],
+    fitted: Float[Array, "shared"],
+    covariance: Float[Array, "shared shared"],
+    precisions: Float[Array, "shared"],
+    precision: Float[Values, "2"],
+    weights: int,
+) -> tuple[Float[Array, "2"], Float[Array, ""]]:
+    """Precisions of the smoothness priors by MacKay's rule, and the effective number of network weights.
+
+    The rule: precision = (number of directions that the data determine) / (squared roughness).
+    """
+    slope = jax.jacfwd(rough)(fitted)
+    prior_covariance = inverse(jnp.diag(precisions) + jnp.einsum("g,gip,giq->pq", precision, slope, slope))
+    by_prior, variance = (
+        jnp.einsum("gip,pq,giq->g", slope, c, slope) for c in (prior_covariance, covariance)
+    )
+    determined = jnp.clip(precision * (by_prior - variance), 1e-2, None)
+    fixed_point = determined / jnp.maximum(jnp.sum(rough(fitted) ** 2, axis=1), 1e-300)
+    # Over-relaxation: the plain fixed-point iteration converges slowly; much greater exponents oscillate.
+    updated = jnp.clip(precision * jnp.clip(fixed_point / precision, 1e-2, 1e2) ** 1.5, 1e-4, 1e8)
+    # Weights that the priors determine cost no degree of freedom.
+    effective = (
+        weights
+        - jnp.sum(precisions[:weights] * jnp.diagonal(covariance)[:weights])
+        - jnp.sum(precision * variance)
+    )
+    return updated, jnp.clip(effective, min(1.0, weights), weights)
 
 
 def _update_spread(
