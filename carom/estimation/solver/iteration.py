@@ -247,7 +247,7 @@ def segments_per_block(length: int) -> int:
 
 def _update_precision(
     rough: Callable[[Float[Values, "shared"]], Float[Array, "2 points"]],
-    fitted: Float[Array, "shared"],
+    fitted: Float[Values, "shared"],
     covariance: Float[Array, "shared shared"],
     precisions: Float[Array, "shared"],
     precision: Float[Values, "2"],
