@@ -11,7 +11,7 @@ from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, Signal
 from carom.models.resnet import flatten, residual_step
-from carom.networks import Perceptron, perceptron
+from carom.networks import Activation, Perceptron, perceptron
 from carom.types import State
 
 
@@ -29,12 +29,14 @@ class ContactResNet(AbstractModel):
         step_size: float,
         *,
         hidden: int = 500,
+        activation: Activation = "tanh",
         contact_hidden: tuple[int, ...] = (100, 100),
         key: Key[Array, ""],
     ):
         increment_key, contact_key = jax.random.split(key)
         size = 2 * scene.coordinates
-        self.increment = perceptron((size + scene.bodies, hidden, size), activation="tanh", key=increment_key)
+        sizes = (size + scene.bodies, hidden, size)
+        self.increment = perceptron(sizes, activation=activation, key=increment_key)
         self.contact = BodyTouch(scene.bodies, scene.dimension, hidden=contact_hidden, key=contact_key)
         self.scene, self.step_size = scene, step_size
 
@@ -44,7 +46,11 @@ class ContactResNet(AbstractModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"hidden": self.increment.hidden[0], "contact_hidden": self.contact.hidden}
+        return {
+            "hidden": self.increment.hidden[0],
+            "activation": self.increment.activation,
+            "contact_hidden": self.contact.hidden,
+        }
 
     def enter(self, state: State) -> State:
         return state

@@ -9,21 +9,29 @@ from jaxtyping import Array, Float, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, NoContact, Signal
-from carom.networks import Perceptron, perceptron
+from carom.networks import Activation, Perceptron, perceptron
 from carom.types import State
 
 
 class ResNet(AbstractModel):
-    """s' = s + h f_θ(s) with s = (q, v) and one hidden layer of tanh."""
+    """s' = s + h f_θ(s) with s = (q, v) and one hidden layer."""
 
     increment: Perceptron
     contact: AbstractContactSignal
     scene: Scene = eqx.field(static=True)
     step_size: float = eqx.field(static=True)
 
-    def __init__(self, scene: Scene, step_size: float, *, hidden: int = 500, key: Key[Array, ""]):
+    def __init__(
+        self,
+        scene: Scene,
+        step_size: float,
+        *,
+        hidden: int = 500,
+        activation: Activation = "tanh",
+        key: Key[Array, ""],
+    ):
         size = 2 * scene.coordinates
-        self.increment = perceptron((size, hidden, size), activation="tanh", key=key)
+        self.increment = perceptron((size, hidden, size), activation=activation, key=key)
         self.contact = NoContact()
         self.scene, self.step_size = scene, step_size
 
@@ -33,7 +41,7 @@ class ResNet(AbstractModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"hidden": self.increment.hidden[0]}
+        return {"hidden": self.increment.hidden[0], "activation": self.increment.activation}
 
     def enter(self, state: State) -> State:
         return state
