@@ -21,14 +21,9 @@ from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
 from carom.reproduction.paper.animation import write_animations
-from carom.reproduction.paper.experiments import (
-    ABLATIONS,
-    PROTOCOLS,
-    REPORTED_SEED,
-    Protocol,
-    find_experiments,
-)
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, REPORTED_SEED, find_names
 from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.protocols import PROTOCOLS, Protocol
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan
 from carom.reproduction.paper.tables import fits_of, overview_table
@@ -52,7 +47,7 @@ class Request(NamedTuple):
         names: beginnings of names of experiments or models; all where there are none.
         seeds: of noise, initial weights and minibatches; of measured recordings, of random crops.
         protocols: of the paper's experiments.
-        ablations: whether the paper's ablations are run too.
+        ablations: whether ablations and claims are run too, where no names are given.
         quick: whether training is shortened, to see that everything works.
         data: the folder of measured recordings.
     """
@@ -135,9 +130,8 @@ def output_folder(out: Path, name: str) -> Iterator[Path]:
 
 
 def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
-    trials = plan(find_experiments(request.names), request.protocols, request.seeds)
-    if request.ablations:
-        trials += plan(ABLATIONS, ("published",), request.seeds)
+    known = ALL if request.names or request.ablations else EXPERIMENTS
+    trials = plan(find_names(request.names, known), request.protocols, request.seeds)
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
 
 
@@ -225,7 +219,7 @@ def command_line(name: str, request: Request) -> str:
     """The command that gives these results.
 
     Example:
-        >>> command_line("paper", Request(("ball",), range(200, 220), ablations=True))
+        >>> command_line("paper", Request(("ball",), range(300, 320), ablations=True))
         'carom reproduce paper ball --runs 20 --ablations'
     """
     first = request.seeds[0]
@@ -237,7 +231,9 @@ def command_line(name: str, request: Request) -> str:
 def _given(request: Request) -> list[str]:
     """The options of a request that not every subject has, as they are typed."""
     options = {
-        f"--protocol {request.protocols[0]}": request.protocols != PROTOCOLS,
+        f"--protocol {request.protocols[0] if len(request.protocols) == 1 else 'both'}": (
+            request.protocols != PROTOCOLS
+        ),
         "--ablations": request.ablations,
         "--quick": request.quick,
         "--data FOLDER": request.data is not None,

@@ -1,4 +1,4 @@
-"""The paper's figures: one per experiment and protocol, and one for the ablations."""
+"""The paper's figures: one per experiment and protocol, and one for ablations and claims."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from carom.digits import number
 from carom.plotting.style import DATA, figure_style, line, line_style, marked_line, save_figure
-from carom.reproduction.paper.experiments import ABLATIONS, EXPERIMENTS, ORACLE, OURS
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, ORACLE, OURS
 from carom.reproduction.paper.panels import (
     ORACLE_COLOR,
     draw_contact,
@@ -31,9 +31,10 @@ Panel = Callable[[Axes], None]
 
 
 def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]:
-    """Draw all experiments and ablations of some results; returns the paths of the PNG files.
+    """Draw all experiments of some results; returns the paths of the PNG files.
 
-    A figure is written as `<experiment>.<protocol>.png` and `.svg`, the ablations as `ablations.png`.
+    A figure is written as `<experiment>.<protocol>.png` and `.svg`, ablations and claims as
+    `ablations.png`.
 
     Arguments:
         fits: as `carom.reproduction.paper.tables.fits_of` gives them.
@@ -44,8 +45,8 @@ def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]
     written, ablations = [], {}
     for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
         errors = load_errors(fits, experiment, protocol)
-        if experiment in ABLATIONS:
-            ablations[f"{ABLATIONS[experiment].title} (protocol “{protocol}”)"] = errors
+        if not ALL[experiment].printed:
+            ablations[ALL[experiment].label] = errors
             continue
         with figure_style():
             figure = draw_experiment(

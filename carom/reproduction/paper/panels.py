@@ -57,7 +57,9 @@ def draw_position(axes: Axes, group: Trials, names: Names) -> None:
     arrays = _first(group)
     time, truth, data = arrays["time"], arrays["truth_position"], arrays["data_position"][:, 0, 0]
     limits = _limits([truth[:, 0, 0], data], 0.12)
-    axes.plot(time, data, **DATA, rasterized=True)
+    # Independent trajectories have no place on the time axis of the scored motion.
+    if np.all(np.diff(arrays["data_time"]) > 0):
+        axes.plot(arrays["data_time"], data, **DATA, rasterized=True)
     axes.plot(time, truth[:, 0, 0], **line("truth"))
     for name, trial in group.items():
         _draw_curve(axes, name, time, _inside(trial.forecast[0][:, 0, 0], limits))

@@ -10,9 +10,15 @@ from carom.digits import number
 from carom.evaluation.results import Results
 from carom.evaluation.tables import measured, median_text
 from carom.report.page import Section, figure_html, list_html, render_page, table_html
-from carom.reproduction.paper.experiments import ABLATIONS, ALL, ORACLE
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, ORACLE
 from carom.reproduction.paper.figures import ABLATIONS_NAME
-from carom.reproduction.paper.tables import experiment_table, findings, fits_of, summary_tables
+from carom.reproduction.paper.tables import (
+    experiment_table,
+    findings,
+    fits_of,
+    hyperparameter_tables,
+    summary_tables,
+)
 from carom.storage.atomic import atomic_write
 
 _TEXTS = Path(__file__).with_name("remarks.toml")
@@ -36,15 +42,16 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
     sections = [
         Section("summary", "What is reproduced", [*findings(fits), *map(table_html, summary_tables(fits))]),
         Section("reading", "How to read the numbers", [*texts["reading"], list_html(texts["protocols"])]),
+        Section("settings", "Which model gets what", [*map(table_html, hyperparameter_tables())]),
     ]
     sections += [_section(fits.filter(experiment=name), name, figures, texts.get(name, [])) for name in names]
-    if any(name in ABLATIONS for name in names):
+    if any(not ALL[name].printed for name in names):
         alternative = (
             "Errors of all seeds for every variant, on a logarithmic axis; the tables above have them."
         )
         caption = "Every dot is a seed, the line is the median."
         blocks = _figure(figures / f"{ABLATIONS_NAME}.png", alternative, caption)
-        sections.append(Section("ablations", "The ablations in one figure", blocks))
+        sections.append(Section("ablations", "Ablations and claims in one figure", blocks))
     versions = ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())
     hours = number(float(measured(fits, "seconds").sum()) / 3600)
     text = render_page(
@@ -64,7 +71,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
 
 def _overview(fits: pl.DataFrame) -> str:
     trained = fits.filter(pl.col("model") != ORACLE)
-    experiments = trained.filter(~pl.col("experiment").is_in(list(ABLATIONS)))["experiment"].n_unique()
+    experiments = trained.filter(pl.col("experiment").is_in(list(EXPERIMENTS)))["experiment"].n_unique()
     counts = trained.group_by("experiment", "protocol", "model").len()["len"]
     seeds = f"{counts.min()}" if counts.n_unique() == 1 else f"{counts.min()} to {counts.max()}"
     return f"{experiments} experiments, {trained.height} trained models, {seeds} seeds for each."
@@ -73,8 +80,8 @@ def _overview(fits: pl.DataFrame) -> str:
 def _section(fits: pl.DataFrame, name: str, figures: Path, remarks: list[str]) -> Section:
     """One experiment: its table, remarks, and the pictures of every protocol."""
     blocks: list[str | Markup] = [table_html(experiment_table(fits, name)), *remarks]
-    if name in ABLATIONS:
-        return Section(name, f"Ablation: {ALL[name].title}", blocks)
+    if not ALL[name].printed:
+        return Section(name, f"{ALL[name].place.capitalize()}: {ALL[name].title}", blocks)
     for protocol in fits["protocol"].unique(maintain_order=True):
         blocks.append(Markup("<h3>Protocol “{}”</h3>").format(protocol))
         blocks += _pictures(fits.filter(protocol=protocol), name, protocol, figures)

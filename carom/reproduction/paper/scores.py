@@ -16,38 +16,8 @@ from carom.models import (
     VariationalIntegratorNetwork,
     forecast_many,
 )
-from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle
+from carom.systems import AbstractSystem
 from carom.types import State, Trajectory
-
-HELD_OUT_STARTS = 50
-
-
-def held_out_starts(
-    system: AbstractSystem, count: int = HELD_OUT_STARTS, *, seed: int | list[int] = 2021
-) -> list[State]:
-    """Start states that no recording starts from, inside the range of energies that recordings visit.
-
-    Another `seed` draws others from the same range.
-    """
-    generator = np.random.default_rng(seed)
-    if isinstance(system, BentBall):
-        positions, velocities = generator.uniform(2, 5, (count, 1)), generator.uniform(-1, 1, (count, 1))
-    elif isinstance(system, BouncingBall):
-        positions, velocities = generator.uniform(4, 9.5, (count, 1)), generator.uniform(-2, 2, (count, 1))
-    elif isinstance(system, NewtonsCradle):
-        positions, velocities = np.zeros((count, 2)), np.zeros((count, 2))
-        velocities[:, 0] = generator.uniform(1.2, 1.9, count)
-    else:
-        positions, velocities = generator.uniform(-0.9, 0.9, (count, 1)), generator.uniform(-1, 1, (count, 1))
-    return [
-        State(jnp.asarray(q[:, None], jnp.float32), jnp.asarray(v[:, None], jnp.float32))
-        for q, v in zip(positions, velocities, strict=True)
-    ]
-
-
-def single(state: State) -> State:
-    """A state in the precision of forecasts."""
-    return jax.tree.map(lambda x: x.astype(jnp.float32), state)
 
 
 def held_out_forecasts(
@@ -89,6 +59,7 @@ def score(
         "position_rmse": position_rmse(first, truth),
         "velocity_rmse": velocity_rmse(first, truth),
         "held_out_median": float(np.median(held_out)),
+        "energy_error": energy_error(system, first, truth),
     }
     if first.contact.shape[1]:
         contact = contact_score(np.asarray(first.contact[:, 0]) > 0.5, truth.contact[:, 0])
@@ -105,7 +76,24 @@ def score(
         metrics["slope_range"] = float(np.ptp(learned))
     if isinstance(model, CDLagrangeNetwork) and model.learned_damping is not None:
         metrics["damping"] = float(model.learned_damping()[0, 0])
+    if isinstance(model, CDLagrangeNetwork) and model.learned_inertia is not None:
+        factor = model.learned_inertia().factor
+        inertia = np.asarray(factor @ factor.T, float)
+        metrics["mass_ratio"] = inertia[1, 1] / inertia[0, 0]
+        metrics["mass_coupling"] = inertia[0, 1] / np.sqrt(inertia[0, 0] * inertia[1, 1])
     return metrics
+
+
+def energy_error(system: AbstractSystem, motion: Forecast, truth: Trajectory) -> float:
+    """Energy that a forecast has gained on the truth over its last tenth, relative to that at the start.
+
+    A mean over many samples, since the energy of a symplectic scheme oscillates about its own level.
+    """
+    predicted = truth._replace(
+        position=np.asarray(motion.position, float), velocity=np.asarray(motion.velocity, float)
+    )
+    gained = system.energies(predicted) - system.energies(truth)
+    return float(np.mean(gained[-(len(gained) // 10) :]) / system.energies(truth)[0])
 
 
 def slope_grid(truth: Trajectory) -> Float[np.ndarray, "points bodies dimension"]:
@@ -125,7 +113,7 @@ def slopes(model, system: AbstractSystem, grid: np.ndarray) -> tuple[np.ndarray,
 def figure_arrays(
     system: AbstractSystem,
     truth: Trajectory,
-    data: Run,
+    runs: Sequence[Run],
     models: Sequence[AbstractModel],
     predicted: Sequence[Forecast],
 ) -> dict[str, np.ndarray]:
@@ -134,14 +122,15 @@ def figure_arrays(
     The data are those of the first seed, forecasts and learned functions of all seeds, in their order.
     `contact_on_truth[:, n]` is the probability of touch in the step that arrives at sample n + 1.
     """
-    assert data.velocity is not None
+    velocities = [run.velocity for run in runs if run.velocity is not None]
     arrays = {
         "time": truth.time,
         "truth_position": truth.position,
         "truth_velocity": truth.velocity,
         "truth_contact": truth.contact,
-        "data_position": data.position,
-        "data_velocity": data.velocity,
+        "data_time": np.concatenate([run.time for run in runs]),
+        "data_position": np.concatenate([run.position for run in runs]),
+        "data_velocity": np.concatenate(velocities),
         "forecast_position": np.stack([motions.position[0] for motions in predicted]),
         "forecast_velocity": np.stack([motions.velocity[0] for motions in predicted]),
     }

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from carom.reproduction.paper.experiments import ALL, ORACLE, PaperNumber
+from carom.reproduction.paper.experiments import ALL, ORACLE
+from carom.reproduction.paper.protocols import PaperNumber
 from carom.reproduction.paper.run import trial_stem
 from carom.storage.result_file import read_arrays, unreadable
 
-REQUIRED = {"time", "forecast_position", "forecast_velocity"} | {
+REQUIRED = {"time", "data_time", "forecast_position", "forecast_velocity"} | {
     f"{kind}_{name}" for kind in ("truth", "data") for name in ("position", "velocity")
 }
 

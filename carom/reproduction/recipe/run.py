@@ -17,8 +17,11 @@ from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.models import MODELS, AbstractModel, Forecast, forecast, forecast_many
-from carom.reproduction.paper.scores import held_out_forecasts, held_out_starts, single
+from carom.models import AbstractModel, Forecast, forecast, forecast_many
+from carom.reproduction.paper.data import held_out_starts, single
+from carom.reproduction.paper.experiments import find_names
+from carom.reproduction.paper.run import untrained
+from carom.reproduction.paper.scores import held_out_forecasts
 from carom.reproduction.recipe.configuration import (
     EXPERIMENTS,
     FORECAST_STEPS,
@@ -27,7 +30,6 @@ from carom.reproduction.recipe.configuration import (
     PAPER_BALL,
     Experiment,
     Trial,
-    find_names,
 )
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractSystem, BouncingBall
@@ -246,9 +248,8 @@ def _by_carom(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
 
 def _by_paper(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
     settings, name = trial.training, LEARNERS[trial.learner].model
-    kind, options = MODELS[PAPER_BALL.trained[name].model], PAPER_BALL.options("published", name)
     models = [
-        kind.for_recording(recording, key=jax.random.key(seed), **options)
+        untrained(PAPER_BALL, "published", name, recording, seed)
         for recording, seed in zip(recordings, seeds, strict=True)
     ]
     fits = train_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
