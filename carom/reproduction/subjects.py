@@ -132,6 +132,8 @@ def output_folder(out: Path, name: str) -> Iterator[Path]:
 def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     known = ALL if request.names or request.ablations else EXPERIMENTS
     trials = plan(find_names(request.names, known), request.protocols, request.seeds)
+    if not trials:
+        raise InputError("These experiments are not run under this protocol; leave --protocol out.")
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
 
 

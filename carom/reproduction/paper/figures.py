@@ -1,6 +1,7 @@
 """The paper's figures: one per experiment and protocol, and one for ablations and claims."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +49,9 @@ def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]
         if not ALL[experiment].printed:
             ablations[ALL[experiment].label] = errors
             continue
+        group = load_trials(fits, trials, experiment, protocol)
         with figure_style():
-            figure = draw_experiment(
-                load_trials(fits, trials, experiment, protocol), errors, experiment, protocol
-            )
+            figure = draw_experiment(group, errors, experiment, protocol)
             written.append(save_figure(figure, figures / f"{experiment}.{protocol}"))
     if ablations:
         with figure_style():
@@ -89,10 +89,8 @@ def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
         draw_errors(axes, variants, title=title, like=OURS)
     for axes in places[len(ablations) :]:
         axes.set_axis_off()
-    handles = [
-        _mark(line_style(OURS).marker, "one seed", 5.0, color=line_style(OURS).color),
-        _mark("|", "median", 11.0),
-    ]
+    style = line_style(OURS)
+    handles = [_mark(style.marker, "one seed", 5.0, color=style.color), _mark("|", "median", 11.0)]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
@@ -100,27 +98,16 @@ def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
 def _panels(group: Trials, system: AbstractSystem) -> list[Panel]:
     """The four panels that differ between systems."""
     names = names_of(system)
-    learned: Panel = lambda axes: draw_slope(axes, group, names)  # noqa: E731 (a list of four alike)
+    phase = partial(draw_phase, group=group, names=names)
+    energy = partial(draw_energy, group=group, system=system, error=False)
+    position, slope = (partial(draw, group=group, names=names) for draw in (draw_position, draw_slope))
+    first = partial(phase, body=0, title="phase portrait")
     if isinstance(system, Pendulum):
-        return [
-            lambda axes: draw_phase(axes, group, names, body=0, title="phase portrait"),
-            lambda axes: draw_energy(axes, group, system, error=False),
-            lambda axes: draw_energy(axes, group, system, error=True),
-            learned,
-        ]
+        return [first, energy, partial(energy, error=True), slope]
     if isinstance(system, NewtonsCradle):
-        return [
-            lambda axes: draw_phase(axes, group, names, body=0, title="phase portrait of ball 1"),
-            lambda axes: draw_phase(axes, group, names, body=1, title="phase portrait of ball 2"),
-            lambda axes: draw_position(axes, group, names),
-            learned,
-        ]
-    return [
-        lambda axes: draw_phase(axes, group, names, body=0, title="phase portrait"),
-        lambda axes: draw_position(axes, group, names),
-        lambda axes: draw_energy(axes, group, system, error=False),
-        learned,
-    ]
+        balls = [partial(phase, body=ball, title=f"phase portrait of ball {ball + 1}") for ball in (0, 1)]
+        return [*balls, position, slope]
+    return [first, position, energy, slope]
 
 
 def _contact_panels(figure: Figure, place: SubplotSpec, group: Trials) -> None:
@@ -151,13 +138,5 @@ def _legend(errors: Trials) -> list[Line2D]:
 
 
 def _mark(marker: str, label: str, size: float, *, color: str = "black", face: str | None = None) -> Line2D:
-    return Line2D(
-        [],
-        [],
-        linestyle="none",
-        marker=marker,
-        label=label,
-        markersize=size,
-        color=color,
-        markerfacecolor=face or color,
-    )
+    shape = {"linestyle": "none", "marker": marker, "markersize": size, "markerfacecolor": face or color}
+    return Line2D([], [], label=label, color=color, **shape)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
+from carom.digits import number
 from carom.plotting.style import DATA, line, line_style, marked_line
 from carom.reproduction.paper.experiments import ORACLE
 from carom.reproduction.paper.trials import FinishedTrial, Trials
@@ -123,11 +124,8 @@ def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -
     axes.set(ylim=(-0.08, 1.3), xlim=(arrays["time"][0], arrays["time"][-1]))
     axes.set_yticks((0, 0.5, 1), ("0", "½", "1"))
     highest = float(np.max(probability, where=np.isfinite(probability), initial=0.0))
-    digits = f"{highest:.3f}" if highest >= 0.0005 or highest == 0 else f"{highest:.0e}"
-    text = f"{trial.model}: at most {digits} (all seeds)"
-    axes.annotate(
-        text, (0, 1), xytext=(0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=8
-    )
+    text = f"{trial.model}: at most {number(highest)} (all seeds)"
+    axes.text(0, 1.03, text, transform=axes.transAxes, fontsize=8)
     axes.set_title("probability of touch on the true states" if first else " ", pad=16 if first else 3)
     axes.tick_params(labelbottom=last)
     if last:
@@ -140,8 +138,8 @@ def draw_errors(
     """One row per model on a logarithmic axis.
 
     Dots are seeds and the long tick is their median. The diamond is the paper's number, with its standard
-    error where it printed one. What lies outside the axis, such as the oracle of a recording without noise or
-    a forecast that diverged, is an arrow at the edge. `like` names a model whose style all rows have.
+    error where it printed one. Arrows at the edge lie outside the axis, such as forecasts that diverged.
+    `like` names a model whose style all rows have.
     """
     low, high = _error_range(trials)
     for row, (name, trial) in enumerate(trials.items()):
@@ -152,58 +150,37 @@ def draw_errors(
         _draw_row(axes, row, trial.errors, (low, high), color=color, marker=marker)
         if trial.paper is not None:
             diamond = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "black"}
-            value, error = trial.paper
-            axes.errorbar(value, row + 0.34, xerr=error, capsize=3, linewidth=1.0, zorder=4, **diamond)
+            axes.errorbar(
+                trial.paper.value, row + 0.34, xerr=trial.paper.standard_error, capsize=3, zorder=4, **diamond
+            )
     axes.set_xscale("log")
     axes.set(xlim=(low, high), ylim=(len(trials) - 0.5, -0.5), xlabel="error (paper's RMSE)", title=title)
-    labels = [name.replace(" (", "\n(") if len(name) > 14 else name for name in trials]
-    axes.set_yticks(range(len(trials)), labels)
+    axes.set_yticks(range(len(trials)), [name.replace(" (", "\n(") for name in trials])
     axes.grid(axis="y", visible=False)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter("{x:g}")
     # Few decades leave too few labels: those in between are written too.
     if high / low < 100:
         axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter("{x:g}")
 
 
 def _draw_row(
     axes: Axes, row: int, errors: Sequence[float], limits: tuple[float, float], *, color: str, marker: str
 ) -> None:
-    low, high = limits
     values = np.array(errors, float)
     # The same scatter every time, and neighbours in rank never on one line.
     heights = row + 0.24 * np.resize([0.0, 0.7, -0.7, 1.0, -1.0, 0.35, -0.35], len(values))
-    inside = (values > low) & (values < high)
+    low, high = (values <= limits[0]), ~(values < limits[1])
     edge = {"markeredgecolor": "white", "markeredgewidth": 0.4} if marker not in "x+" else {}
-    axes.plot(
-        values[inside],
-        heights[inside],
-        linestyle="none",
-        marker=marker,
-        color=color,
-        markersize=6,
-        alpha=0.85,
-        **edge,
-    )
-    for outside, symbol, place, side in (
-        (values <= low, "<", low, "left"),
-        (~(values < high), ">", high, "right"),
-    ):
-        if outside.any():
-            axes.plot(
-                place, row, marker=symbol, color=color, markersize=7, clip_on=False, markeredgecolor="black"
-            )
-            axes.annotate(
-                f"{outside.sum()} of {len(values)}",
-                (place, row - 0.34),
-                xytext=(4 if side == "left" else -4, 0),
-                textcoords="offset points",
-                ha=side,
-                va="center",
-                fontsize=8,
-            )
+    for chosen, symbol in ((~low & ~high, marker), (low, "<"), (high, ">")):
+        if not chosen.any():  # an empty curve breaks constrained layout
+            continue
+        # What lies outside, or diverged, is an arrow at the edge.
+        places = np.clip(np.nan_to_num(values[chosen], nan=np.inf), *limits)
+        style = {"marker": symbol, "color": color, "markersize": 6, "alpha": 0.85, **edge}
+        axes.plot(places, heights[chosen], linestyle="none", clip_on=False, **style)
     median = float(np.median(values))
-    if low < median < high:
+    if limits[0] < median < limits[1]:
         axes.plot([median, median], [row - 0.36, row + 0.36], color="black", linewidth=1.4, zorder=3)
 
 

@@ -120,8 +120,8 @@ def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Task]:
     recorded: dict[tuple[str, Protocol], Trial] = {}
     for trial in trials:
         together.setdefault(trial.shape, []).append(trial)
-        # Without noise the oracle is the truth. Many short trajectories tell it the same as one run of as many
-        # samples, which is far quicker to simulate.
+        # Without noise the oracle is the truth. Many short trajectories tell it what one run of as many
+        # samples does, which is far quicker to simulate.
         if trial.experiment.noise > 0 and trial.whole.printed and trial.protocol != "text":
             recorded.setdefault((trial.experiment_name, trial.protocol), trial)
     tasks: list[Task] = []

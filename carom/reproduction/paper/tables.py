@@ -1,6 +1,7 @@
 """The paper's numbers beside ours: a table for every experiment, and whether they agree."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from carom.evaluation.tables import (
     tabulate,
 )
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, ORACLE, OURS
-from carom.reproduction.paper.protocols import DATA, HYPERPARAMETERS, PROTOCOLS, PaperNumber, Protocol
+from carom.reproduction.paper.protocols import DATA, HYPERPARAMETERS, PROTOCOLS, PaperNumber
 from carom.reproduction.paper.statistics import (
     LEVEL,
     paired,
@@ -215,78 +216,52 @@ def findings(fits: pl.DataFrame) -> list[str]:
 
 def hyperparameter_tables() -> list[Table]:
     """What every protocol, every model and every experiment is run with."""
+    protocols = [
+        {"protocol": protocol, "data": DATA[protocol]}
+        | _fields(HYPERPARAMETERS[protocol]["cd-lagrange"].training, "epochs", "l2", "touch")
+        for protocol in PROTOCOLS
+    ]
+    models = [
+        {"model": kind, "protocol": protocol}
+        | {
+            "hidden layer": row.options["activation"],
+            "ℓ² of the potential, share of the experiment's": f"{row.l2_share:.3g}",
+            "contacts in training": row.contacts,
+            "damping, where learned": row.options.get("damping_form", "definite"),
+            "overlap removed": "where ĉ > ½" if "project_predicted" in row.options else "at contacts",
+        }
+        for kind in HYPERPARAMETERS["text"]
+        for protocol in PROTOCOLS
+        for row in [HYPERPARAMETERS[protocol][kind]]
+    ]
+    experiments = [
+        {"experiment": one.label, "models": ", ".join(one.trained), "e": f"{one.system.restitution:g}"}
+        | _fields(one, "title", "place", "system", "trained", "true_window_starts")
+        for one in ALL.values()
+    ]
     return [
+        _facts("Of all models under a protocol.", protocols),
         _facts(
-            "Of all models under a protocol.",
-            [
-                {
-                    "protocol": protocol,
-                    "data": DATA[protocol],
-                    "steps per window": training.horizon,
-                    "batch": training.batch_size,
-                    "Adam": f"{training.learning_rate:g}, {training.schedule}",
-                    "errors over the horizon": {"sum": "summed", "mean": "averaged"}[training.reduction],
-                    "cross-entropy of contacts": f"on {training.contact_inputs} states",
-                }
-                for protocol in PROTOCOLS
-                for training in [HYPERPARAMETERS[protocol]["cd-lagrange"].training]
-            ],
+            "Which model gets what. The hidden layer has 500 units; contact networks have two layers of 100 "
+            "(relu), in CD-Lagrange on (Q_{n+1}, V), in ResNetContact on (q_n, v_n).",
+            models,
         ),
-        _facts(
-            "Which model gets what. Hidden layers have 500 units; contact networks have two of 100 (relu).",
-            [
-                {
-                    "model": kind,
-                    "protocol": names,
-                    "hidden layer": row.options["activation"],
-                    "ℓ² on both kernels of the potential": _l2_words(row.l2_share),
-                    "contacts in training": row.contacts,
-                    "damping, where learned": row.options.get("damping_form", "definite")
-                    if kind == "cd-lagrange"
-                    else MISSING,
-                    "projection where": ("ĉ > ½" if "project_predicted" in row.options else "touch")
-                    if kind == "cd-lagrange"
-                    else MISSING,
-                }
-                for kind in HYPERPARAMETERS["text"]
-                for protocol, names in (("text", "text, text-pieces"), ("published", "published"))
-                for row in [HYPERPARAMETERS[_protocol(protocol)][kind]]
-            ],
-        ),
-        _facts(
-            "Of every experiment: text / published where they differ.",
-            [
-                {
-                    "experiment": one.label,
-                    "models": ", ".join(one.trained),
-                    "h / s": f"{one.step_size:g}",
-                    "σ": f"{one.noise:g}",
-                    "samples": f"{one.samples('text')} / {one.samples('published')}",
-                    "epochs": f"{one.epochs} / {one.published_epochs}",
-                    "ℓ²": f"{one.l2:g}",
-                    "e": f"{one.system.restitution:g}",
-                    "projection": one.projection.replace("_", " "),
-                    "published sampling / h": f"{one.grid_stretch:.4f}",
-                    "protocols": ", ".join(one.protocols),
-                }
-                for one in ALL.values()
-            ],
-        ),
+        _facts("Of every experiment.", experiments),
     ]
 
 
-def _facts(caption: str, rows: list[dict[str, Any]]) -> Table:
-    return Table(caption, tuple(rows[0]), tuple(tuple(map(str, row.values())) for row in rows))
+def _fields(settings: Any, *left_out: str) -> dict[str, str]:
+    """The fields of a dataclass by name."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {
+        name.replace("_", " "): ", ".join(value) if isinstance(value, tuple) else f"{value}"
+        for name, value in values.items()
+        if name not in left_out
+    }
 
 
-def _protocol(name: str) -> Protocol:
-    return next(protocol for protocol in PROTOCOLS if protocol == name)
-
-
-def _l2_words(share: float) -> str:
-    if share == 0:
-        return "none"
-    return "the experiment's" if share == 1 else f"the experiment's / {1 / share:g}"
+def _facts(caption: str, rows: list[dict[str, str]]) -> Table:
+    return Table(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
 
 
 def _groups(fits: pl.DataFrame):
