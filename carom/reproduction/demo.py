@@ -24,7 +24,8 @@ STEPS, STEP_SIZE, NOISE = 519, 0.02, 0.2
 SETTINGS = TrainingSettings(
     epochs=600, learning_rate=1e-2, schedule="cosine", l2=1e-4, reduction="sum", contact_inputs="observed"
 )
-CAROM, PAPER, ORACLE = "recipe carom, no touch, e and floor unknown", "recipe paper, with touch", "oracle"
+CAROM = "recipe carom, start given, no touch, e and floor unknown"
+PAPER, ORACLE = "recipe paper, with touch", "oracle"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def run_demo(
     truth = ball.exact(ball.start, np.arange(STEPS + 1) * STEP_SIZE)
     recording = simulate(ball, steps=STEPS, step_size=STEP_SIZE, noise=NOISE, seed=seed)
     report = progress or (lambda name, share: None)
-    # Released from rest at a known height; everything else is estimated.
+    # Released from rest at a known height, from which forecasts are scored too; all else is estimated.
     settings = Settings(learn=("restitution", "surfaces"))
     latent = fit_recording(recording, settings, starts=[ball.start], seed=seed)
     report(CAROM, 1.0)

@@ -227,9 +227,8 @@ def hyperparameter_tables() -> list[Table]:
             "hidden layer": row.options["activation"],
             "ℓ² of the potential, share of the experiment's": f"{row.l2_share:.3g}",
             "contacts in training": row.contacts,
-            "damping, where learned": row.options.get("damping_form", "definite"),
-            "overlap removed": "where ĉ > ½" if "project_predicted" in row.options else "at contacts",
         }
+        | (_cd_lagrange_facts(row.options) if kind.startswith("cd-lagrange") else {})
         for kind in HYPERPARAMETERS["text"]
         for protocol in PROTOCOLS
         for row in [HYPERPARAMETERS[protocol][kind]]
@@ -250,18 +249,30 @@ def hyperparameter_tables() -> list[Table]:
     ]
 
 
+def _cd_lagrange_facts(options: dict[str, Any]) -> dict[str, str]:
+    return {
+        "damping, where learned": options.get("damping_form", "definite"),
+        "overlap removed": "where ĉ > ½" if "project_predicted" in options else "at contacts",
+    }
+
+
 def _fields(settings: Any, *left_out: str) -> dict[str, str]:
     """The fields of a dataclass by name."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return {
-        name.replace("_", " "): ", ".join(value) if isinstance(value, tuple) else f"{value}"
+        name.replace("_", " "): f"{value:.5g}"
+        if isinstance(value, float)
+        else ", ".join(value)
+        if isinstance(value, tuple)
+        else str(value)
         for name, value in values.items()
         if name not in left_out
     }
 
 
 def _facts(caption: str, rows: list[dict[str, str]]) -> Table:
-    return Table(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
+    header = tuple(rows[0])
+    return Table(caption, header, tuple(tuple(row.get(name, MISSING) for name in header) for row in rows))
 
 
 def _groups(fits: pl.DataFrame):

@@ -222,7 +222,8 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
         "experiment": "grid",
         "model": trial.learner,
         "recipe": learner.recipe,
-        "touch": learner.touch,
+        # What a learner of the paper's recipe does not see is not inferred by it either.
+        "touch": learner.touch if learner.recipe == "carom" or learner.touch == "observed" else "none",
         "noise": trial.noise,
         "bounces": trial.bounces,
     }
