@@ -6,7 +6,6 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -53,10 +52,7 @@ def run_demo(
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
     windowed = train(untrained, recording, SETTINGS, seed=seed, progress=lambda share: report(PAPER, share))
     start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
-    forecasts = {
-        CAROM: forecast(latent.model, start, STEPS),
-        PAPER: forecast(windowed.model, start, STEPS),
-    }
+    forecasts = {CAROM: forecast(latent.model, start, STEPS), PAPER: forecast(windowed.model, start, STEPS)}
     seconds = {CAROM: latent.seconds, PAPER: windowed.seconds}
     rows = [
         DemoRow(name, paper_rmse(motion, truth), _bounces(motion, truth), seconds[name])
@@ -88,24 +84,19 @@ def _draw(
 ) -> None:
     """Height over time, phase portrait, and the learned force of gravity."""
     data = recording.runs[0]
-    assert data.velocity is not None
-    matplotlib.use("Agg")
+    curves = {"data": (data, {**DATA, "label": "data"}), "truth": (truth, line("truth"))}
+    curves |= {name: (motion, _style(name)) for name, motion in forecasts.items()}
     with figure_style():
         figure = Figure(figsize=(10, 3.2), layout="constrained")
         height, phase, slope = figure.subplots(1, 3)
-        height.plot(data.time, data.position[:, 0, 0], **DATA, label="data")
-        height.plot(truth.time, truth.position[:, 0, 0], **line("truth"))
-        phase.plot(data.position[:, 0, 0], data.velocity[:, 0, 0], **DATA)
-        phase.plot(truth.position[:, 0, 0], truth.velocity[:, 0, 0], **line("truth"))
-        for name, motion in forecasts.items():
-            position, velocity = np.asarray(motion.position)[:, 0, 0], np.asarray(motion.velocity)[:, 0, 0]
-            height.plot(truth.time, position, **_style(name))
-            phase.plot(position, velocity, **_style(name))
-        height.set(xlabel="time / s", ylabel="height / m", title="forecast from the first state")
+        for motion, style in curves.values():
+            position, velocity = (np.asarray(part)[:, 0, 0] for part in (motion.position, motion.velocity))
+            height.plot(truth.time, position, **style)
+            phase.plot(position, velocity, **style)
+        title = "forecast from the first state"
+        height.set(xlabel="time / s", ylabel="height / m", title=title, ylim=(-1.5, 12))
         phase.set(xlabel="height / m", ylabel="velocity / (m/s)", title="phase portrait")
-        height.set_ylim(-1.5, 12)
         phase.set(xlim=(-1.5, 12), ylim=(-17, 17))
-
         heights = np.linspace(0, 10, 101)
         slope.plot(heights, np.full_like(heights, 9.81), **line("truth"))
         for name, gradient in slopes.items():

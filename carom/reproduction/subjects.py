@@ -84,12 +84,7 @@ class Subject:
 
 
 def reproduce(
-    name: str,
-    request: Request,
-    out: Path,
-    *,
-    workers: int = 1,
-    progress: ProgressCallback | None = None,
+    name: str, request: Request, out: Path, *, workers: int = 1, progress: ProgressCallback | None = None
 ) -> Results:
     """Run what is not yet finished of a subject, write its results, and draw its figures.
 
@@ -137,6 +132,10 @@ def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
 
 
+def _grid_tasks(request: Request, folder: Path) -> Sequence[Task]:
+    return grid_tasks(plan_grid(request.names, quick=request.quick), request.seeds, folder)
+
+
 def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> None:
     fits, figures = fits_of(results.rows), out / FIGURES
     write_figures(fits, folder, figures)
@@ -162,18 +161,14 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "grid": Subject(
         "grid.json",
-        lambda request, folder: grid_tasks(
-            plan_grid(request.names, quick=request.quick), request.seeds, folder
-        ),
+        _grid_tasks,
         grid_table,
         lambda results, request, folder, out: write_grid_figure(results.rows, out / FIGURES),
         named=True,
         options=("--quick",),
     ),
     "classifier": Subject(
-        "classifier.json",
-        lambda request, folder: classifier_tasks(request.seeds, folder),
-        classifier_table,
+        "classifier.json", lambda request, folder: classifier_tasks(request.seeds, folder), classifier_table
     ),
     "bodies": Subject(
         "bodies.json",
@@ -232,10 +227,9 @@ def command_line(name: str, request: Request) -> str:
 
 def _given(request: Request) -> list[str]:
     """The options of a request that not every subject has, as they are typed."""
+    protocol = request.protocols[0] if len(request.protocols) == 1 else "both"
     options = {
-        f"--protocol {request.protocols[0] if len(request.protocols) == 1 else 'both'}": (
-            request.protocols != PROTOCOLS
-        ),
+        f"--protocol {protocol}": request.protocols != PROTOCOLS,
         "--ablations": request.ablations,
         "--quick": request.quick,
         "--data FOLDER": request.data is not None,

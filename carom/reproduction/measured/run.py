@@ -92,14 +92,9 @@ def _run_air_track(
 ) -> Result:
     recording, checks = read_air_track(data)
     chosen = [index for index, check in enumerate(checks) if check.bumper == name]
-    rows, arrays = run_series(
-        name,
-        [recording.runs[index] for index in chosen],
-        [checks[index] for index in chosen],
-        seed,
-        illustrated=first,
-        checkpoints=checkpoint_directory(path),
-    )
+    runs, known = [recording.runs[index] for index in chosen], [checks[index] for index in chosen]
+    checkpoints = checkpoint_directory(path)
+    rows, arrays = run_series(name, runs, known, seed, illustrated=first, checkpoints=checkpoints)
     if first:
         write_arrays(path.with_suffix(".npz"), arrays)
     return {"rows": rows}
@@ -238,23 +233,14 @@ def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float |
     metrics = {f"checked_{key}": value for key, value in check._asdict().items() if key != "bumper"}
     if collision is None:
         return metrics
-    return metrics | {
-        "late_by": collision.instant - check.instant,
-        "closing_speed": collision.closing_speed,
-        "restitution": collision.restitution,
-        "mass_ratio": collision.mass_ratio,
-        "before_1": float(collision.before[0]),
-        "before_2": float(collision.before[1]),
-        "after_1": float(collision.after[0]),
-        "after_2": float(collision.after[1]),
-    }
+    metrics |= {name: getattr(collision, name) for name in ("closing_speed", "restitution", "mass_ratio")}
+    for name in ("before", "after"):
+        metrics |= {f"{name}_{1 + rider}": float(getattr(collision, name)[rider]) for rider in (0, 1)}
+    return metrics | {"late_by": collision.instant - check.instant}
 
 
 def _law(
-    keys: dict[str, Any],
-    model: Mechanism,
-    covariance: Float[np.ndarray, "terms terms"],
-    speeds: np.ndarray,
+    keys: dict[str, Any], model: Mechanism, covariance: Float[np.ndarray, "terms terms"], speeds: np.ndarray
 ) -> Rows:
     """e at some closing speeds, and its standard error."""
 
@@ -266,13 +252,11 @@ def _law(
     (slopes,) = jax.tree.leaves(jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates))
     slopes = np.asarray(slopes).reshape(len(rates), -1)
     errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
-    return [
-        row
-        for speed, value, error in zip(speeds, values, errors, strict=True)
-        for row in tidy_rows(
-            keys | {"model": LAW, "speed": float(speed)}, {"e": float(value), "e_error": float(error)}
-        )
-    ]
+    rows = []
+    for speed, value, error in zip(speeds, values, errors, strict=True):
+        metrics = {"e": float(value), "e_error": float(error)}
+        rows += tidy_rows(keys | {"model": LAW, "speed": float(speed)}, metrics)
+    return rows
 
 
 def _illustration(fit: Fit, recording: Recording, collisions: Sequence[Collision]) -> Arrays:

@@ -20,7 +20,7 @@ _LAWS = {0.0: "constant", 1.0: "e(u)"}
 def errors_table(rows: pl.DataFrame) -> Table:
     """Velocities after the collisions of runs left out: by the law, and by the best constant."""
     fits = air_track(rows)
-    error, restitution = (cell(metric, _mean) for metric in ("velocity_rmse", "restitution"))
+    error, restitution = (cell(metric, text.average_text) for metric in ("velocity_rmse", "restitution"))
     spread = max(_spread(group) for _, group in fits.filter(model=LAW).group_by("experiment"))
     return tabulate(
         fits,
@@ -198,10 +198,6 @@ def _spread(group: pl.DataFrame) -> float:
 def _count(group: pl.DataFrame, *, left_out: bool) -> str:
     """Runs in which a collision was detected."""
     return str(group.filter(pl.col("left_out") == left_out)["closing_speed"].count())
-
-
-def _mean(values: pl.Series) -> str:
-    return number(text.summarize(values).mean)
 
 
 def _with_error(metric: str, unit: float = 1.0) -> Cell:

@@ -15,14 +15,7 @@ from carom.reproduction.paper.protocols import (
     Protocol,
     Trained,
 )
-from carom.systems import (
-    AbstractBoxedBalls,
-    AbstractSystem,
-    BallBox,
-    BouncingBall,
-    NewtonsCradle,
-    Pendulum,
-)
+from carom.systems import AbstractBoxedBalls, AbstractSystem, BallBox, BouncingBall, NewtonsCradle, Pendulum
 from carom.training import TrainingSettings
 from carom.types import State
 
@@ -113,10 +106,7 @@ def _cd_lagrange(paper: float | None = None, error: float | None = None, **speci
 
 
 def _baselines(resnet: PaperNumber | None, contact_resnet: PaperNumber | None) -> dict[str, Trained]:
-    return {
-        "ResNet": Trained("resnet", resnet),
-        "ResNetContact": Trained("contact-resnet", contact_resnet),
-    }
+    return {"ResNet": Trained("resnet", resnet), "ResNetContact": Trained("contact-resnet", contact_resnet)}
 
 
 _BALL = Experiment(
@@ -263,11 +253,7 @@ ABLATIONS: dict[str, Experiment] = {
         "Projection in the learned cradle",
         {
             mode.replace("_", " "): _cd_lagrange(scene={"projection": mode, "reference": reference})
-            for mode, reference in (
-                ("none", ()),
-                ("inverse_mass", ()),
-                ("reference_point", ((0.0,), (0.0,))),
-            )
+            for mode, reference in (("none", ()), ("inverse_mass", ()), ("reference_point", ((0.0,), (0.0,))))
         },
     ),
     # The loss is a sum over the horizon; ℓ² grows with it, so that its weight relative to the data stays.

@@ -46,9 +46,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
     ]
     sections += [_section(fits.filter(experiment=name), name, figures, texts.get(name, [])) for name in names]
     if any(not ALL[name].printed for name in names):
-        alternative = (
-            "Errors of all seeds for every variant, on a logarithmic axis; the tables above have them."
-        )
+        alternative = "Errors of all seeds for every variant, as in the tables above, on a logarithmic axis."
         caption = "Every dot is a seed, the line is the median."
         blocks = _figure(figures / f"{ABLATIONS_NAME}.png", alternative, caption)
         sections.append(Section("ablations", "Ablations and claims in one figure", blocks))
@@ -89,26 +87,18 @@ def _section(fits: pl.DataFrame, name: str, figures: Path, remarks: list[str]) -
 
 
 def _pictures(fits: pl.DataFrame, name: str, protocol: str, figures: Path) -> list[str | Markup]:
-    experiment = ALL[name]
-    errors = {
-        model: median_text(rows["paper_rmse"])
-        for (model,), rows in fits.group_by("model", maintain_order=True)
-        if model != ORACLE
-    }
-    medians = ", ".join(f"{model} {error}" for model, error in errors.items())
+    groups = fits.filter(pl.col("model") != ORACLE).group_by("model", maintain_order=True)
+    medians = ", ".join(f"{model} {median_text(rows['paper_rmse'])}" for (model,), rows in groups)
+    what, stem = f"{ALL[name].label}, protocol {protocol}", f"{name}.{protocol}"
     still = _figure(
-        figures / f"{name}.{protocol}.png",
-        f"{experiment.label}, protocol {protocol}: six panels with phase portrait, motion or energy, learned "
-        f"slope of the potential, probability of touch, and errors over runs. Median errors: {medians}.",
+        figures / f"{stem}.png",
+        f"{what}: six panels with phase portrait, motion or energy, learned slope of the potential, "
+        f"probability of touch, and errors over runs. Median errors: {medians}.",
         "Curves are of the seed whose error is the median one (of an even number, the lower in the middle); "
         "bands span all seeds. The data are those of the first seed.",
     )
-    moving = _figure(
-        figures / f"{name}.{protocol}.gif",
-        f"Animation of {experiment.title}, protocol {protocol}: the truth and the median seeds of "
-        f"{', '.join(map(str, errors))} side by side.",
-        "The truth and every model side by side; grey outlines repeat the truth.",
-    )
+    caption = "The truth and every model, by its median seed, side by side; grey outlines repeat the truth."
+    moving = _figure(figures / f"{stem}.gif", f"Animation of {what}. {caption}", caption)
     folded = Markup("<details open><summary>Animation</summary>{}</details>")
     return [*(still or ["The figure has not been drawn."]), *(folded.format(one) for one in moving)]
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from carom.digits import number
+from carom.digits import signed
 from carom.evaluation.tables import Summary
 
 LEVEL = 0.05
@@ -96,8 +96,3 @@ def share_with_interval(holds: int, count: int) -> str:
     """
     interval = stats.binomtest(holds, count).proportion_ci(1 - LEVEL)
     return f"{holds} of {count} [{100 * interval.low:.0f}, {100 * interval.high:.0f} %]"
-
-
-def signed(value: float) -> str:
-    """A number with its sign."""
-    return ("+" if value >= 0 else "−") + number(abs(value))

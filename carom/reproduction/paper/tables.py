@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from carom.digits import MISSING, number
+from carom.digits import MISSING, number, signed
 from carom.errors import InputError
 from carom.evaluation.results import wide
 from carom.evaluation.tables import (
@@ -25,14 +25,7 @@ from carom.evaluation.tables import (
 )
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, ORACLE, OURS
 from carom.reproduction.paper.protocols import DATA, HYPERPARAMETERS, PROTOCOLS, PaperNumber
-from carom.reproduction.paper.statistics import (
-    LEVEL,
-    paired,
-    rank_probability,
-    share_with_interval,
-    signed,
-    welch,
-)
+from carom.reproduction.paper.statistics import LEVEL, paired, rank_probability, share_with_interval, welch
 
 LABELS = {"experiment": {name: experiment.label for name, experiment in ALL.items()}}
 _BY = {"experiment": "experiment", "model": "model"}

@@ -73,10 +73,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
 
 
 def train_classifiers(
-    fits: Sequence[Fit],
-    recordings: Sequence[Recording],
-    seeds: Sequence[int],
-    training: ClassifierTraining,
+    fits: Sequence[Fit], recordings: Sequence[Recording], seeds: Sequence[int], training: ClassifierTraining
 ) -> list[CandidateContact]:
     """The classifier of every fit, from its states and the recorded touch, by cross-entropy."""
     examples = []
