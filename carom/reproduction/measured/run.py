@@ -20,22 +20,12 @@ from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.models import Mechanism, forecast
+from carom.reproduction.measured import collisions as lines
 from carom.reproduction.measured import configuration as config
-from carom.reproduction.measured.collisions import (
-    Collision,
-    best_constant,
-    measure_collision,
-    predict_velocities,
-    with_constant,
-)
+from carom.reproduction.measured import recordings
+from carom.reproduction.measured.collisions import Collision
 from carom.reproduction.measured.configuration import MASKED, RIDERS, SERIES, STRETCH
-from carom.reproduction.measured.recordings import (
-    Check,
-    data_hash,
-    pendulum_recording,
-    read_air_track,
-    read_pendulum,
-)
+from carom.reproduction.measured.recordings import Check
 from carom.reproduction.recipe.run import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import read_arrays, write_arrays
@@ -56,7 +46,7 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
     The first seed leaves arrays for the figures as well.
     """
     settings = [value for name, value in vars(config).items() if name.isupper()]
-    source = data_hash(data)
+    source = recordings.data_hash(data)
     tasks = []
     for seed in seeds:
         for name in SERIES:
@@ -90,7 +80,7 @@ def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
 def _run_air_track(
     data: Path, name: str, seed: int, path: Path, first: bool, report: ProgressCallback
 ) -> Result:
-    recording, checks = read_air_track(data)
+    recording, checks = recordings.read_air_track(data)
     chosen = [index for index, check in enumerate(checks) if check.bumper == name]
     runs, known = [recording.runs[index] for index in chosen], [checks[index] for index in chosen]
     checkpoints = checkpoint_directory(path)
@@ -137,7 +127,9 @@ def run_series(
     generator = np.random.default_rng([seed, len(runs)])
     cropped = Recording(tuple(crop_at_random(run, generator) for run in runs), step_size, RIDERS)
     trimmed = around_impact(cropped, STRETCH + masked * step_size, mask=masked)
-    collisions = [measure_collision(run, RIDERS, seconds=STRETCH, masked=masked) for run in trimmed.runs]
+    collisions = [
+        lines.measure_collision(run, RIDERS, seconds=STRETCH, masked=masked) for run in trimmed.runs
+    ]
     out = left_out(len(runs))
     # A run without a detected collision can neither be learned from nor predicted; the table counts them.
     usable = np.array([collision is not None for collision in collisions])
@@ -210,14 +202,14 @@ def _predictions(
     """Errors of the velocities after the collisions of runs left out, by the law and by constants."""
     known, new = ([c for i in part if (c := collisions[i]) is not None] for part in (training, tried))
     constants = {
-        CONSTANT: best_constant(model, known, ratios[training]),
-        HINDSIGHT: best_constant(model, new, ratios[tried]),
+        CONSTANT: lines.best_constant(model, known, ratios[training]),
+        HINDSIGHT: lines.best_constant(model, new, ratios[tried]),
     }
     measured = np.array([collision.after for collision in new])
-    models = {LAW: model} | {name: with_constant(model, value) for name, value in constants.items()}
+    models = {LAW: model} | {name: lines.with_constant(model, value) for name, value in constants.items()}
     rows = []
     for name, changed in models.items():
-        velocities = predict_velocities(changed, new, ratios[tried])
+        velocities = lines.predict_velocities(changed, new, ratios[tried])
         metrics = {"velocity_rmse": float(np.sqrt(np.mean((velocities - measured) ** 2)))}
         if name in constants:
             metrics["restitution"] = constants[name]
@@ -304,7 +296,7 @@ def roll_out(model: Mechanism, swing: Run) -> Run:
 
 
 def _run_pendulum(data: Path, seeds: tuple[int, ...], path: Path, report: ProgressCallback) -> Result:
-    rows, arrays = run_pendulum(read_pendulum(data), seeds, checkpoints=checkpoint_directory(path))
+    rows, arrays = run_pendulum(recordings.read_pendulum(data), seeds, checkpoints=checkpoint_directory(path))
     write_arrays(path.with_suffix(".npz"), arrays)
     return {"rows": rows}
 
@@ -315,8 +307,8 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
     inner, validation = split(training)
 
     def fits(part: Run, variant: str) -> list[Fit]:
-        recordings = [pendulum_recording(part)] * len(seeds)
-        return fit_recordings(recordings, config.VARIANTS[variant], seeds=seeds, checkpoints=checkpoints)
+        swings = [recordings.pendulum_recording(part)] * len(seeds)
+        return fit_recordings(swings, config.VARIANTS[variant], seeds=seeds, checkpoints=checkpoints)
 
     keys = {"experiment": "pendulum", "recipe": "carom"}
     rows, errors = [], {}

@@ -90,16 +90,14 @@ def record(experiment: Experiment, protocol: Protocol, seed: int) -> Recording:
 
 def _windows_with_true_starts(clean: Run, noisy: Run, length: int) -> tuple[Run, ...]:
     """Every window as a run of its own, whose first state is free of noise and whose targets are not."""
-    first = np.arange(length)[:, None, None] == 0
     windows = []
     for begin in range(len(noisy) - length + 1):
-        true, observed = (run.part(slice(begin, begin + length)) for run in (clean, noisy))
-        assert true.velocity is not None
-        assert observed.velocity is not None
-        position = np.where(first, true.position, observed.position)
-        windows.append(
-            replace(observed, position=position, velocity=np.where(first, true.velocity, observed.velocity))
+        window, true = noisy.part(slice(begin, begin + length)), clean.part(slice(begin, begin + 1))
+        position, velocity = (
+            np.concatenate([getattr(true, name), getattr(window, name)[1:]])
+            for name in ("position", "velocity")
         )
+        windows.append(replace(window, position=position, velocity=velocity))
     return tuple(windows)
 
 

@@ -34,14 +34,14 @@ class Experiment:
         title: for headings.
         place: where it stands in the paper; else "ablation" or "claim".
         system: the truth.
-        step_size: seconds between samples.
+        trained: models by the name they have in figures and tables.
         trajectories: number of ten-point trajectories of the text; ten times as many samples are recorded.
         published_samples: samples of the published recording.
+        step_size: seconds between samples.
         noise: standard deviation on positions and velocities.
         epochs: of the text.
         published_epochs: of the published code.
         l2: strength of ℓ² on the potential's kernels, where the table of hyper-parameters has one.
-        trained: models by the name they have in figures and tables.
         projection: what removes overlap between bodies, in the data and in the model.
         grid_stretch: factor on the sampling times that the published pendulums have by mistake.
         true_window_starts: whether windows start from states without noise; their targets have it.
@@ -51,14 +51,14 @@ class Experiment:
     title: str
     place: str
     system: AbstractSystem
-    step_size: float
+    trained: dict[str, Trained]
     trajectories: int
     published_samples: int
-    noise: float
-    epochs: int
-    published_epochs: int
-    l2: float
-    trained: dict[str, Trained]
+    step_size: float = 0.02
+    noise: float = 0.2
+    epochs: int = 2000
+    published_epochs: int = 3000
+    l2: float = 5e-3
     projection: Projection = "none"
     grid_stretch: float = 1.0
     true_window_starts: bool = False
@@ -113,13 +113,8 @@ _BALL = Experiment(
     title="Bouncing ball",
     place="Figure 5",
     system=BouncingBall(radius=0.01),
-    step_size=0.02,
     trajectories=52,
     published_samples=501,
-    noise=0.2,
-    epochs=2000,
-    published_epochs=3000,
-    l2=5e-3,
     trained={
         OURS: _cd_lagrange(0.067),
         NO_TOUCH: Trained(NO_TOUCH_KIND, PaperNumber(7.578)),
@@ -134,7 +129,6 @@ _CRADLE = Experiment(
     trajectories=54,
     published_samples=541,
     noise=0.02,
-    epochs=2000,
     published_epochs=2000,
     l2=5e-6,
     trained={
@@ -148,13 +142,9 @@ _PENDULUM = Experiment(
     title="Pendulum",
     place="Figure 3",
     system=Pendulum(),
-    step_size=0.02,
     trajectories=20,
     published_samples=200,
-    noise=0.2,
     epochs=3000,
-    published_epochs=3000,
-    l2=5e-3,
     trained={
         OURS: _cd_lagrange(0.538),
         "ResNet": Trained("resnet", PaperNumber(1.156)),

@@ -13,17 +13,8 @@ from matplotlib.lines import Line2D
 
 from carom.digits import number
 from carom.plotting.style import DATA, figure_style, line, line_style, marked_line, save_figure
+from carom.reproduction.paper import panels
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, ORACLE, OURS
-from carom.reproduction.paper.panels import (
-    ORACLE_COLOR,
-    draw_contact,
-    draw_energy,
-    draw_errors,
-    draw_phase,
-    draw_position,
-    draw_slope,
-    names_of,
-)
 from carom.reproduction.paper.trials import Trials, load_errors, load_trials
 from carom.systems import AbstractSystem, NewtonsCradle, Pendulum
 
@@ -63,11 +54,11 @@ def draw_experiment(group: Trials, errors: Trials, experiment: str, protocol: st
     """Six panels: the motion, what was learned, and the errors of all seeds."""
     figure = Figure(figsize=(12, 7.6), layout="constrained")
     grid = GridSpec(2, 3, figure=figure)
-    panels = _panels(group, EXPERIMENTS[experiment].system)
-    for place, panel in zip([(0, 0), (0, 1), (0, 2), (1, 0)], panels, strict=True):
-        panel(figure.add_subplot(grid[place]))
+    four = _panels(group, EXPERIMENTS[experiment].system)
+    for place, draw in zip([(0, 0), (0, 1), (0, 2), (1, 0)], four, strict=True):
+        draw(figure.add_subplot(grid[place]))
     _contact_panels(figure, grid[1, 1], group)
-    draw_errors(figure.add_subplot(grid[1, 2]), errors)
+    panels.draw_errors(figure.add_subplot(grid[1, 2]), errors)
     seeds = len(next(iter(errors.values())).seeds)
     figure.suptitle(
         f"{EXPERIMENTS[experiment].label}, protocol “{protocol}”\n"
@@ -86,7 +77,7 @@ def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
     figure = Figure(figsize=(6 * columns, rows * (1.2 + 0.42 * tallest) + 0.6), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, (title, variants) in zip(places, ablations.items(), strict=False):
-        draw_errors(axes, variants, title=title, like=OURS)
+        panels.draw_errors(axes, variants, title=title, like=OURS)
     for axes in places[len(ablations) :]:
         axes.set_axis_off()
     style = line_style(OURS)
@@ -97,10 +88,11 @@ def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
 
 def _panels(group: Trials, system: AbstractSystem) -> list[Panel]:
     """The four panels that differ between systems."""
-    names = names_of(system)
-    phase = partial(draw_phase, group=group, names=names)
-    energy = partial(draw_energy, group=group, system=system, error=False)
-    position, slope = (partial(draw, group=group, names=names) for draw in (draw_position, draw_slope))
+    names = panels.names_of(system)
+    phase = partial(panels.draw_phase, group=group, names=names)
+    energy = partial(panels.draw_energy, group=group, system=system, error=False)
+    position = partial(panels.draw_position, group=group, names=names)
+    slope = partial(panels.draw_slope, group=group, names=names)
     first = partial(phase, body=0, title="phase portrait")
     if isinstance(system, Pendulum):
         return [first, energy, partial(energy, error=True), slope]
@@ -116,7 +108,7 @@ def _contact_panels(figure: Figure, place: SubplotSpec, group: Trials) -> None:
     lanes = place.subgridspec(max(1, len(models)), 1)
     for index, trial in enumerate(models):
         axes = figure.add_subplot(lanes[index])
-        draw_contact(axes, trial, first=index == 0, last=index == len(models) - 1)
+        panels.draw_contact(axes, trial, first=index == 0, last=index == len(models) - 1)
 
 
 def _legend(errors: Trials) -> list[Line2D]:
@@ -133,7 +125,7 @@ def _legend(errors: Trials) -> list[Line2D]:
     if any(trial.paper is not None for trial in errors.values()):
         handles.append(_mark("D", "paper (± standard error)", 5.0, face="white"))
     if ORACLE in errors:
-        handles.append(_mark("x", "oracle: true equations, g fitted", 5.0, color=ORACLE_COLOR))
+        handles.append(_mark("x", "oracle: true equations, g fitted", 5.0, color=panels.ORACLE_COLOR))
     return handles
 
 

@@ -8,17 +8,11 @@ from markupsafe import Markup
 
 from carom.digits import number
 from carom.evaluation.results import Results
-from carom.evaluation.tables import measured, median_text
+from carom.evaluation.tables import Table, measured, median_text
 from carom.report.page import Section, figure_html, list_html, render_page, table_html
+from carom.reproduction.paper import tables
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, ORACLE
 from carom.reproduction.paper.figures import ABLATIONS_NAME
-from carom.reproduction.paper.tables import (
-    experiment_table,
-    findings,
-    fits_of,
-    hyperparameter_tables,
-    summary_tables,
-)
 from carom.storage.atomic import atomic_write
 
 _TEXTS = Path(__file__).with_name("remarks.toml")
@@ -35,14 +29,14 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
         out: the HTML file.
         quick: whether training was shortened, so that the numbers must not be taken for results.
     """
-    fits, header = fits_of(results.rows), results.header
+    fits, header = tables.fits_of(results.rows), results.header
     texts = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
     names = fits["experiment"].unique(maintain_order=True).to_list()
     warning = "The models were trained for two per cent of the epochs; these numbers are no results."
     sections = [
-        Section("summary", "What is reproduced", [*findings(fits), *map(table_html, summary_tables(fits))]),
+        Section("summary", "What agrees", [*tables.findings(fits), *_html(tables.summary_tables(fits))]),
         Section("reading", "How to read the numbers", [*texts["reading"], list_html(texts["protocols"])]),
-        Section("settings", "Which model gets what", [*map(table_html, hyperparameter_tables())]),
+        Section("settings", "Which model gets what", _html(tables.hyperparameter_tables())),
     ]
     sections += [_section(fits.filter(experiment=name), name, figures, texts.get(name, [])) for name in names]
     if any(not ALL[name].printed for name in names):
@@ -67,6 +61,10 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
         temporary.write_text(text, encoding="utf-8")
 
 
+def _html(made: list[Table]) -> list[str | Markup]:
+    return [table_html(table) for table in made]
+
+
 def _overview(fits: pl.DataFrame) -> str:
     trained = fits.filter(pl.col("model") != ORACLE)
     experiments = trained.filter(pl.col("experiment").is_in(list(EXPERIMENTS)))["experiment"].n_unique()
@@ -77,7 +75,7 @@ def _overview(fits: pl.DataFrame) -> str:
 
 def _section(fits: pl.DataFrame, name: str, figures: Path, remarks: list[str]) -> Section:
     """One experiment: its table, remarks, and the pictures of every protocol."""
-    blocks: list[str | Markup] = [table_html(experiment_table(fits, name)), *remarks]
+    blocks: list[str | Markup] = [table_html(tables.experiment_table(fits, name)), *remarks]
     if not ALL[name].printed:
         return Section(name, f"{ALL[name].place.capitalize()}: {ALL[name].title}", blocks)
     for protocol in fits["protocol"].unique(maintain_order=True):

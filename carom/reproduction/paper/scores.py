@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from carom.data import Run
 from carom.evaluation import contact_score, paper_rmse, position_rmse, velocity_rmse
@@ -20,6 +20,15 @@ from carom.systems import AbstractSystem
 from carom.types import State, Trajectory
 
 
+def impact_metrics(
+    predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"]
+) -> dict[str, int]:
+    """Impacts of a forecast against those of the truth."""
+    found = contact_score(predicted, true)
+    faults = {name: getattr(found, name) for name in ("mistimed", "missed", "spurious")}
+    return {"impacts": found.true_events, **faults}
+
+
 def held_out_forecasts(
     model: AbstractModel, starts: Sequence[State], motions: Sequence[Trajectory]
 ) -> tuple[list[float], int]:
@@ -31,8 +40,8 @@ def held_out_forecasts(
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
         errors.append(paper_rmse(one, motion, velocities=model.predicts_velocity))
         if motion.contact.shape[1] and one.contact.shape[1]:
-            score = contact_score(np.asarray(one.contact[:, 0]) > 0.5, motion.contact[:, 0])
-            wrong += score.mistimed + score.missed + score.spurious
+            found = impact_metrics(np.asarray(one.contact[:, 0]) > 0.5, motion.contact[:, 0])
+            wrong += sum(found.values()) - found["impacts"]
     return errors, wrong
 
 
@@ -62,14 +71,9 @@ def score(
         "energy_error": energy_error(system, first, truth),
     }
     if first.contact.shape[1]:
-        contact = contact_score(np.asarray(first.contact[:, 0]) > 0.5, truth.contact[:, 0])
-        metrics |= {
-            "true_impacts": contact.true_events,
-            "mistimed": contact.mistimed,
-            "missed": contact.missed,
-            "spurious": contact.spurious,
-            "highest_contact_probability": float(np.max(first.contact)),
-        }
+        # Models distinguish contacts or bodies, so that only whether there is any can be compared.
+        metrics |= impact_metrics(np.any(np.asarray(first.contact) > 0.5, axis=1), truth.contact.any(axis=1))
+        metrics["highest_contact_probability"] = float(np.max(first.contact))
     if isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
         learned, true = slopes(model, system, slope_grid(truth))
         metrics["slope_rmse"] = float(np.sqrt(np.mean((learned - true) ** 2)))
@@ -104,10 +108,9 @@ def slope_grid(truth: Trajectory) -> Float[np.ndarray, "points bodies dimension"
 
 def slopes(model, system: AbstractSystem, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """∂U/∂q as learned and as it is."""
-    points = jnp.asarray(grid, jnp.float32)
-    return np.asarray(jax.vmap(model.potential.gradient)(points)), np.asarray(
-        jax.vmap(jax.grad(system.potential))(points)
-    )
+    functions = model.potential.gradient, jax.grad(system.potential)
+    learned, true = (np.asarray(jax.vmap(of)(jnp.asarray(grid, jnp.float32))) for of in functions)
+    return learned, true
 
 
 def figure_arrays(
@@ -135,9 +138,7 @@ def figure_arrays(
         "forecast_velocity": np.stack([motions.velocity[0] for motions in predicted]),
     }
     if models[0].contact.size:
-        states = State(
-            jnp.asarray(truth.position[:-1], jnp.float32), jnp.asarray(truth.velocity[:-1], jnp.float32)
-        )
+        states = State(*(jnp.asarray(part[:-1], jnp.float32) for part in (truth.position, truth.velocity)))
         on_truth = [jax.nn.sigmoid(jax.vmap(model.contact_logits)(states)) for model in models]
         arrays["contact_on_truth"] = np.stack([np.asarray(values) for values in on_truth])
     if isinstance(models[0], CDLagrangeNetwork | VariationalIntegratorNetwork):

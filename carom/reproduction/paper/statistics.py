@@ -1,6 +1,7 @@
 """Two-sided comparisons of our seeds with printed numbers, and of models on the same seeds."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from carom.digits import signed
-from carom.evaluation.tables import Summary
+from carom.evaluation.tables import Summary, share_text
 
 LEVEL = 0.05
 """Of all tests: one in twenty comparisons of equal things is called a difference."""
@@ -87,12 +88,13 @@ def paired(first: Values, second: Values) -> Difference | None:
     return Difference(mean, mean - reach, mean + reach, p)
 
 
-def share_with_interval(holds: int, count: int) -> str:
+def share_with_interval(holds: Iterable[bool]) -> str:
     """A share of the seeds and its exact 95 % interval (Clopper and Pearson).
 
     Example:
-        >>> share_with_interval(19, 20)
+        >>> share_with_interval([True] * 19 + [False])
         '19 of 20 [75, 100 %]'
     """
-    interval = stats.binomtest(holds, count).proportion_ci(1 - LEVEL)
-    return f"{holds} of {count} [{100 * interval.low:.0f}, {100 * interval.high:.0f} %]"
+    answers = [bool(answer) for answer in holds]
+    interval = stats.binomtest(sum(answers), len(answers)).proportion_ci(1 - LEVEL)
+    return f"{share_text(answers)} [{100 * interval.low:.0f}, {100 * interval.high:.0f} %]"

@@ -7,28 +7,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+import carom.evaluation.tables as text
 from carom.digits import MISSING, number, signed
 from carom.errors import InputError
 from carom.evaluation.results import wide
-from carom.evaluation.tables import (
-    Cell,
-    Table,
-    arrange,
-    cell,
-    largest_text,
-    mean_text,
-    measured,
-    median_text,
-    share_text,
-    summarize,
-    tabulate,
-)
+from carom.evaluation.tables import Cell, Table, cell, tabulate
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, ORACLE, OURS
 from carom.reproduction.paper.protocols import DATA, HYPERPARAMETERS, PROTOCOLS, PaperNumber
 from carom.reproduction.paper.statistics import LEVEL, paired, rank_probability, share_with_interval, welch
 
 LABELS = {"experiment": {name: experiment.label for name, experiment in ALL.items()}}
 _BY = {"experiment": "experiment", "model": "model"}
+_MEAN, _MEDIAN = cell("paper_rmse", text.mean_text), cell("paper_rmse", text.median_text)
 _FAULTS = ("mistimed", "missed", "spurious")
 
 
@@ -52,13 +42,13 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     keys = ["experiment", "protocol", "seed"]
     ours = fits.filter(model=OURS).select(*keys, ours="paper_rmse", ours_paper="paper")
     fits = fits.join(ours, on=keys, how="left")
-    absent = [name for name in (*_FAULTS, "true_impacts") if name not in fits.columns]
+    absent = [name for name in (*_FAULTS, "impacts") if name not in fits.columns]
     fits = fits.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
     fits = fits.with_columns(faults=pl.sum_horizontal(*_FAULTS, ignore_nulls=False))
     models = dict.fromkeys(
         [OURS, NO_TOUCH, *(model for one in ALL.values() for model in one.trained), ORACLE]
     )
-    return arrange(fits, experiment=ALL, protocol=PROTOCOLS, model=models)
+    return text.arrange(fits, experiment=ALL, protocol=PROTOCOLS, model=models)
 
 
 def experiment_table(fits: pl.DataFrame, experiment: str) -> Table:
@@ -73,16 +63,16 @@ def experiment_table(fits: pl.DataFrame, experiment: str) -> Table:
         {
             "seeds": lambda group: str(group.height),
             "paper": _printed,
-            "ours: mean ± s.e.": cell("paper_rmse", mean_text),
-            "ours: median": cell("paper_rmse", median_text),
+            "ours: mean ± s.e.": _MEAN,
+            "ours: median": _MEDIAN,
             "against the paper": _against,
             "impacts: mistimed / missed / spurious of true": _impacts,
-            "held-out median": cell("held_out_median", median_text),
-            "∂U/∂q: median error": cell("slope_rmse", median_text),
+            "held-out median": cell("held_out_median", text.median_text),
+            "∂U/∂q: median error": cell("slope_rmse", text.median_text),
             "energy at the end, median relative error": cell("energy_error", _median_percent),
-            f"learned damping (true {ALL[experiment].system.damping:g})": cell("damping", mean_text),
-            "learned mass ratio (true 1)": cell("mass_ratio", mean_text),
-            "coupling of masses (true 0)": cell("mass_coupling", mean_text),
+            f"learned damping (true {ALL[experiment].system.damping:g})": cell("damping", text.mean_text),
+            "learned mass ratio (true 1)": cell("mass_ratio", text.mean_text),
+            "coupling of masses (true 0)": cell("mass_coupling", text.mean_text),
         },
         caption=f"{ALL[experiment].label}: error over seeds.",
     ).without_empty_columns()
@@ -96,7 +86,11 @@ def summary_tables(fits: pl.DataFrame) -> list[Table]:
     tables = [
         _summary(
             kept.filter(in_table),
-            {"paper": _printed, "ours, {protocol}": cell("paper_rmse", mean_text), "{protocol}": _against},
+            {
+                "paper": _printed,
+                "ours, {protocol}": _MEAN,
+                "{protocol}": _against,
+            },
             "Printed tables: means ± standard errors compared by Welch's t, two-sided at 5 %: ours "
             "less the printed mean over five runs, with 95 % interval. Six such tests of equal things show a "
             "difference in one case of four.",
@@ -106,7 +100,7 @@ def summary_tables(fits: pl.DataFrame) -> list[Table]:
             kept.filter(touch, ~in_table, pl.col("paper").is_not_null()),
             {
                 "paper": _printed,
-                "median, {protocol}": cell("paper_rmse", median_text),
+                "median, {protocol}": _MEDIAN,
                 "{protocol}": _against,
             },
             "Printed figures are single runs: the rank of the printed number among our seeds, with the "
@@ -117,19 +111,15 @@ def summary_tables(fits: pl.DataFrame) -> list[Table]:
             {
                 "CD-Lagrange in the paper": _order_in_paper,
                 "CD-Lagrange − baseline, {protocol}": _paired,
-                "below, {protocol}": lambda group: share_with_interval(
-                    int((group["ours"] < group["paper_rmse"]).sum()), group.height
-                ),
+                "below, {protocol}": _below,
             },
             "The order of models: paired differences of errors on the same recordings, mean with 95 % "
             "interval, and seeds in which CD-Lagrange is below the baseline, with the exact interval.",
         ),
         _summary(
-            kept.filter(pl.col("true_impacts") > 0),
+            kept.filter(pl.col("impacts") > 0),
             {
-                "all impacts right, {protocol}": lambda group: share_with_interval(
-                    int((group["faults"] == 0).sum()), group.height
-                ),
+                "all impacts right, {protocol}": lambda group: share_with_interval(group["faults"] == 0),
                 "median error there, {protocol}": _median_where(pl.col("faults") == 0),
                 "elsewhere, {protocol}": _median_where(pl.col("faults") > 0),
             },
@@ -141,10 +131,10 @@ def summary_tables(fits: pl.DataFrame) -> list[Table]:
             {
                 "paper: with / without": lambda group: f"{group['ours_paper'][0]} / {_printed(group)}",
                 "our medians, {protocol}": lambda group: (
-                    f"{median_text(group['ours'])} / {median_text(group['paper_rmse'])}"
+                    f"{text.median_text(group['ours'])} / {text.median_text(group['paper_rmse'])}"
                 ),
                 "with − without, {protocol}": _paired,
-                "worse without, {protocol}": lambda group: share_text(group["ours"] < group["paper_rmse"]),
+                "worse without, {protocol}": _below,
             },
             "CD-Lagrange trained without the touch signal: the paper reports that it fails.",
         ),
@@ -169,8 +159,8 @@ def overview_table(fits: pl.DataFrame) -> Table:
         {"experiment": "experiment", "protocol": "protocol", "model": "model"},
         {
             "paper": _printed,
-            "ours": cell("paper_rmse", mean_text),
-            "median": cell("paper_rmse", median_text),
+            "ours": _MEAN,
+            "median": _MEDIAN,
             "against the paper": _against,
         },
         caption="Error over seeds: mean ± standard error, and median",
@@ -202,7 +192,7 @@ def findings(fits: pl.DataFrame) -> list[str]:
             )
     without = fits.filter(model=NO_TOUCH).drop_nulls("ours")
     if without.height:
-        share = share_text(without["ours"] < without["paper_rmse"])
+        share = text.share_text(without["ours"] < without["paper_rmse"])
         found.append(f"Without the touch signal the error of CD-Lagrange is larger in {share} runs.")
     return found
 
@@ -285,7 +275,7 @@ def _against(group: pl.DataFrame) -> str:
     if error is None:
         below = int((errors < value).sum())
         return f"above {below} of {group.height}, p = {rank_probability(errors.to_numpy(), value):.2f}"
-    found = welch(summarize(errors), value, error)
+    found = welch(text.summarize(errors), value, error)
     if found is None:
         return "diverged"
     word = "agrees" if found.p >= LEVEL else "lower" if found.value < 0 else "higher"
@@ -295,6 +285,10 @@ def _against(group: pl.DataFrame) -> str:
 def _paired(group: pl.DataFrame) -> str:
     found = paired(*_pairs(group))
     return "diverged" if found is None else str(found)
+
+
+def _below(group: pl.DataFrame) -> str:
+    return share_with_interval(group["ours"] < group["paper_rmse"])
 
 
 def _paired_sign(group: pl.DataFrame) -> int:
@@ -311,11 +305,11 @@ def _pairs(group: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _median_where(condition: pl.Expr) -> Cell:
-    return lambda group: cell("paper_rmse", median_text)(group.filter(condition))
+    return lambda group: _MEDIAN(group.filter(condition))
 
 
 def _median_percent(values: pl.Series) -> str:
-    return _percent(summarize(values).median)
+    return _percent(text.summarize(values).median)
 
 
 def _quartiles(values: pl.Series) -> str:
@@ -329,13 +323,13 @@ def _percent(value: float) -> str:
 
 
 def _impacts(group: pl.DataFrame) -> str:
-    counts = [measured(group, name).sum() for name in ("true_impacts", *_FAULTS)]
-    highest = measured(group, "highest_contact_probability")
+    counts = [text.measured(group, name).sum() for name in ("impacts", *_FAULTS)]
+    highest = text.measured(group, "highest_contact_probability")
     if highest.is_empty():
         return MISSING
     true, mistimed, missed, spurious = (int(count) for count in counts)
     if true == 0:
-        return f"{spurious} spurious, probability ≤ {largest_text(highest)}"
+        return f"{spurious} spurious, probability ≤ {text.largest_text(highest)}"
     return f"{mistimed} / {missed} / {spurious} of {true}"
 
 

@@ -23,26 +23,23 @@ from carom.integrators import rollout as repeat
 from carom.models import Mechanism, forecast_many
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
-from carom.reproduction.recipe.configuration import (
-    CASES,
-    CLASSIFIER_STARTS,
-    CLASSIFIER_STEPS,
-    HEIGHTS,
-    Case,
-    ClassifierTraining,
-    drops,
-)
-from carom.reproduction.recipe.run import Metrics, impact_metrics
+from carom.reproduction.paper.scores import impact_metrics
+from carom.reproduction.recipe import configuration as config
+from carom.reproduction.recipe.configuration import Case, ClassifierTraining
+from carom.reproduction.recipe.run import Metrics
 from carom.storage.fingerprint import fingerprint
 from carom.types import State
 
 
-def classifier_tasks(seeds: Sequence[int], folder: Path, *, cases: Sequence[Case] = CASES) -> list[Task]:
+def classifier_tasks(
+    seeds: Sequence[int], folder: Path, *, cases: Sequence[Case] = config.CASES
+) -> list[Task]:
     """All cases, all seeds of one together."""
     tasks = []
     for case in cases:
         path = folder / f"{case.truth}.bounces-{case.bounces}.json"
-        mark = fingerprint(case, case.settings, seeds, HEIGHTS, CLASSIFIER_STARTS, CLASSIFIER_STEPS)
+        numbers = config.HEIGHTS, config.CLASSIFIER_STARTS, config.CLASSIFIER_STEPS
+        mark = fingerprint(case, case.settings, seeds, *numbers)
         arguments = case, tuple(seeds), checkpoint_directory(path)
         tasks.append(Task(_run_case, arguments, case.bounces + 5, path, mark))
     return tasks
@@ -57,14 +54,14 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
     known = {"experiment": "classifier", "recipe": "carom", "truth": case.truth, "touch": "observed"}
     known |= {"noise": case.noise, "bounces": case.bounces}
     rows = []
-    for name, heights in HEIGHTS.items():
-        starts = drops(np.random.default_rng(2021), CLASSIFIER_STARTS, heights)
-        truth = case.motions(starts, steps=CLASSIFIER_STEPS)
+    for name, heights in config.HEIGHTS.items():
+        starts = config.drops(np.random.default_rng(2021), config.CLASSIFIER_STARTS, heights)
+        truth = case.motions(starts, steps=config.CLASSIFIER_STEPS)
         stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
         for seed, fit, classifier in zip(seeds, fits, classifiers, strict=True):
             forecasts = {
-                "gap": forecast_many(fit.model, stacked, CLASSIFIER_STEPS),
-                "classifier": forecast_by_classifier(fit.model, classifier, stacked, CLASSIFIER_STEPS),
+                "gap": forecast_many(fit.model, stacked, config.CLASSIFIER_STEPS),
+                "classifier": forecast_by_classifier(fit.model, classifier, stacked, config.CLASSIFIER_STEPS),
             }
             for model, predicted in forecasts.items():
                 keys = known | {"model": model, "seed": seed, "heights": name}

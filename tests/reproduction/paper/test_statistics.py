@@ -76,4 +76,4 @@ def test_what_diverged_has_no_mean():
 
 def test_shares_have_exact_intervals():
     # Clopper and Pearson at 0 of n: the upper end is 1 − (α/2)^(1/n).
-    assert share_with_interval(0, 20) == f"0 of 20 [0, {100 * (1 - 0.025 ** (1 / 20)):.0f} %]"
+    assert share_with_interval([False] * 20) == f"0 of 20 [0, {100 * (1 - 0.025 ** (1 / 20)):.0f} %]"
