@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from carom.errors import InputError
+from carom.errors import InputError, find_names
 from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
 from carom.execution.executor import ProgressCallback
@@ -20,9 +20,8 @@ from carom.reproduction.measured import tables as measured
 from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
-from carom.reproduction.paper.animation import write_animations
-from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, REPORTED_SEED, find_names
-from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, REPORTED_SEED
+from carom.reproduction.paper.figures import write_animations, write_figures
 from carom.reproduction.paper.protocols import PROTOCOLS, Protocol
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan

@@ -1,10 +1,8 @@
 """The paper's experiments as data: what is recorded, what is trained, and the number that was printed."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from carom.errors import InputError
 from carom.mechanics import Projection
 from carom.reproduction.paper.protocols import (
     HYPERPARAMETERS,
@@ -319,12 +317,3 @@ CLAIMS: dict[str, Experiment] = {
 }
 """What the paper says that its networks can do, and shows no number of."""
 ALL = EXPERIMENTS | ABLATIONS | CLAIMS
-
-
-def find_names(names: Sequence[str], known: Iterable[str], *, kind: str = "experiment") -> list[str]:
-    """Those of `known` that begin with one of `names`; all of them where none is given."""
-    known = list(known)
-    for name in names:
-        if not any(other.startswith(name) for other in known):
-            raise InputError(f"There is no {kind} {name}; the names are {', '.join(known)}.")
-    return [name for name in known if not names or name.startswith(tuple(names))]

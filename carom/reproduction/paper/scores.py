@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from carom.data import Run
 from carom.evaluation import contact_score, paper_rmse, position_rmse, velocity_rmse
@@ -20,15 +20,6 @@ from carom.systems import AbstractSystem
 from carom.types import State, Trajectory
 
 
-def impact_metrics(
-    predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"]
-) -> dict[str, int]:
-    """Impacts of a forecast against those of the truth."""
-    found = contact_score(predicted, true)
-    faults = {name: getattr(found, name) for name in ("mistimed", "missed", "spurious")}
-    return {"impacts": found.true_events, **faults}
-
-
 def held_out_forecasts(
     model: AbstractModel, starts: Sequence[State], motions: Sequence[Trajectory]
 ) -> tuple[list[float], int]:
@@ -40,8 +31,7 @@ def held_out_forecasts(
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
         errors.append(paper_rmse(one, motion, velocities=model.predicts_velocity))
         if motion.contact.shape[1] and one.contact.shape[1]:
-            found = impact_metrics(np.asarray(one.contact[:, 0]) > 0.5, motion.contact[:, 0])
-            wrong += sum(found.values()) - found["impacts"]
+            wrong += contact_score(np.asarray(one.contact[:, 0]) > 0.5, motion.contact[:, 0]).faults
     return errors, wrong
 
 
@@ -72,7 +62,8 @@ def score(
     }
     if first.contact.shape[1]:
         # Models distinguish contacts or bodies, so that only whether there is any can be compared.
-        metrics |= impact_metrics(np.any(np.asarray(first.contact) > 0.5, axis=1), truth.contact.any(axis=1))
+        touch = np.any(np.asarray(first.contact) > 0.5, axis=1)
+        metrics |= contact_score(touch, truth.contact.any(axis=1)).counts
         metrics["highest_contact_probability"] = float(np.max(first.contact))
     if isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
         learned, true = slopes(model, system, slope_grid(truth))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Key
 
 from carom.data import Recording
 from carom.estimation import Fit, fit_recordings
-from carom.evaluation import paper_rmse
+from carom.evaluation import contact_score, paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
@@ -23,7 +23,6 @@ from carom.integrators import rollout as repeat
 from carom.models import Mechanism, forecast_many
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
-from carom.reproduction.paper.scores import impact_metrics
 from carom.reproduction.recipe import configuration as config
 from carom.reproduction.recipe.configuration import Case, ClassifierTraining
 from carom.reproduction.recipe.run import Metrics
@@ -144,7 +143,7 @@ def _metrics(predicted: Forecast, truth: Recording) -> Metrics:
     for index, run in enumerate(truth.runs):
         assert run.touch is not None
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
-        found = impact_metrics(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0])
+        found = contact_score(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0]).counts
         found["on_time"] = not (found["mistimed"] or found["missed"] or found["spurious"])
         total.update(found)
         errors.append(paper_rmse(one, run))

@@ -10,11 +10,11 @@ import numpy as np
 
 from carom.data import Recording, add_noise, disturb_touch, simulate
 from carom.data.recording import run_from_trajectory
+from carom.errors import find_names
 from carom.estimation import Settings, Touch, TouchSensor
 from carom.integrators import Detection
 from carom.reproduction.paper.data import HELD_OUT_STARTS, held_out_starts, published_motion
 from carom.reproduction.paper.experiments import EXPERIMENTS as PAPER_EXPERIMENTS
-from carom.reproduction.paper.experiments import find_names
 from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
 from carom.training import TrainingSettings
 from carom.types import State, Trajectory

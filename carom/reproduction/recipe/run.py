@@ -11,17 +11,17 @@ import numpy as np
 from jaxtyping import Bool
 
 from carom.data import Recording
+from carom.errors import find_names
 from carom.estimation import Fit, fit_recordings
-from carom.evaluation import fit_oracle, paper_rmse
+from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.models import AbstractModel, Forecast, forecast, forecast_many
 from carom.reproduction.paper.data import held_out_starts, single
-from carom.reproduction.paper.experiments import find_names
 from carom.reproduction.paper.run import untrained
-from carom.reproduction.paper.scores import held_out_forecasts, impact_metrics
+from carom.reproduction.paper.scores import held_out_forecasts
 from carom.reproduction.recipe import configuration as config
 from carom.reproduction.recipe.configuration import Experiment, Trial
 from carom.storage.fingerprint import fingerprint
@@ -75,7 +75,7 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
         predicted = forecast(fit.model, single(experiment.system.start), experiment.steps)
         metrics["paper_rmse"] = paper_rmse(predicted, truth)
         if truth.contact.shape[1]:
-            metrics |= impact_metrics(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
+            metrics |= contact_score(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0]).counts
         metrics |= fit_metrics(fit) | parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
         if experiment.oracle:
@@ -215,7 +215,7 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
         forecasts = _forecasts(found, starts)
         error, *others = [paper_rmse(one, truth) for one, truth in zip(forecasts, truths, strict=True)]
         metrics = {"paper_rmse": error, "held_out_median": float(np.median(others))}
-        metrics |= impact_metrics(rises(forecasts[0]), rises(truths[0]))
+        metrics |= contact_score(rises(forecasts[0]), rises(truths[0])).counts
         rows += tidy_rows(known | {"seed": seed}, metrics | details)
     return {"rows": rows}
 

@@ -10,8 +10,8 @@ from PIL import Image
 
 from carom.errors import InputError
 from carom.evaluation.results import Results
-from carom.reproduction.paper.animation import write_animations
-from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.figures import write_animations, write_figures
+from carom.reproduction.paper.panels import load_errors, load_trials
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.tables import (
     experiment_table,
@@ -19,7 +19,6 @@ from carom.reproduction.paper.tables import (
     hyperparameter_tables,
     summary_tables,
 )
-from carom.reproduction.paper.trials import load_errors, load_trials
 from tests.reproduction.synthetic_trials import ERRORS, SAMPLES, write_trials
 
 FIGURES = ["ablations", "ball-table.text", "ball.text", "cradle.text", "damped-pendulum.text"]
