@@ -161,11 +161,9 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
     stacked = _stacked(starts)
     truth = system.motions(stacked, steps=steps, step_size=setting.step_size)
     predicted = jax.vmap(lambda start: forecast(model, start, steps))(stacked)
-    pairs = [
-        (
-            State(predicted.position[number], predicted.velocity[number]),
-            State(jnp.asarray(truth.position[:, number]), jnp.asarray(truth.velocity[:, number])),
-        )
-        for number in range(config.TRANSFER_STARTS)
-    ]
-    return [{"paper_rmse": paper_rmse(*pair), "position_rmse": position_rmse(*pair)} for pair in pairs]
+    errors = []
+    for number in range(config.TRANSFER_STARTS):
+        one = State(predicted.position[number], predicted.velocity[number])
+        true = State(*(jnp.asarray(part[:, number]) for part in truth))
+        errors.append({"paper_rmse": paper_rmse(one, true), "position_rmse": position_rmse(one, true)})
+    return errors

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,8 @@ def run_series(
     generator = np.random.default_rng([seed, len(runs)])
     cropped = Recording(tuple(crop_at_random(run, generator) for run in runs), step_size, RIDERS)
     trimmed = around_impact(cropped, STRETCH + masked * step_size, mask=masked)
-    collisions = [
-        lines.measure_collision(run, RIDERS, seconds=STRETCH, masked=masked) for run in trimmed.runs
-    ]
+    measure = partial(lines.measure_collision, scene=RIDERS, seconds=STRETCH, masked=masked)
+    collisions = [measure(run) for run in trimmed.runs]
     out = left_out(len(runs))
     # A run without a detected collision can neither be learned from nor predicted; the table counts them.
     usable = np.array([collision is not None for collision in collisions])
@@ -321,13 +321,9 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
     found = fits(training, chosen)
     motions = [roll_out(fit.model, test) for fit in found]
     for seed, fit, motion in zip(seeds, found, motions, strict=True):
-        metrics = {
-            "energy_error": energy_error(motion, test),
-            "angle_rmse": float(np.sqrt(np.mean((motion.position - test.position) ** 2))),
-        }
-        rows += tidy_rows(
-            keys | {"model": chosen, "seed": seed}, metrics | fit_metrics(fit) | parameter_metrics(fit)
-        )
+        metrics = fit_metrics(fit) | parameter_metrics(fit) | {"energy_error": energy_error(motion, test)}
+        metrics["angle_rmse"] = float(np.sqrt(np.mean((motion.position - test.position) ** 2)))
+        rows += tidy_rows(keys | {"model": chosen, "seed": seed}, metrics)
     angles = np.linspace(swing.position.min(), swing.position.max(), 101)
     slopes = jax.vmap(found[0].model.slope)(jnp.asarray(angles, jnp.float32)[:, None, None])
     arrays = {"slope": np.stack([angles, np.asarray(slopes)[:, 0, 0]])}

@@ -52,10 +52,6 @@ class Trial:
         return self.experiment.settings(self.protocol, self.model_name)
 
     @property
-    def options(self) -> dict[str, Any]:
-        return self.experiment.options(self.protocol, self.model_name)
-
-    @property
     def row(self) -> Hyperparameters:
         return HYPERPARAMETERS[self.protocol][self.experiment.trained[self.model_name].kind]
 
@@ -93,7 +89,8 @@ class Trial:
         """The same for trials that one compiled program trains together: they may differ in ℓ² and data."""
         trained, settings = self.experiment.trained[self.model_name], replace(self.settings, l2=0.0)
         data = (self.experiment_name, self.windows, self.experiment.true_window_starts)
-        return fingerprint(trained.kind, settings, self.options, trained.scene, self.row.contacts, data)
+        options = self.experiment.options(self.protocol, self.model_name)
+        return fingerprint(trained.kind, settings, options, trained.scene, self.row.contacts, data)
 
     @property
     def fingerprint(self) -> str:
@@ -229,9 +226,5 @@ def _fit_oracles(trial: Trial, report: ProgressCallback) -> Result:
 
 
 def _keys(trial: Trial, model: str) -> dict[str, Any]:
-    return {
-        "experiment": trial.experiment_name,
-        "model": model,
-        "protocol": trial.protocol,
-        "truth": "published",
-    }
+    keys = {"experiment": trial.experiment_name, "model": model}
+    return keys | {"protocol": trial.protocol, "truth": "published"}

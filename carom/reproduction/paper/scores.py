@@ -116,18 +116,12 @@ def figure_arrays(
     The data are those of the first seed, forecasts and learned functions of all seeds, in their order.
     `contact_on_truth[:, n]` is the probability of touch in the step that arrives at sample n + 1.
     """
-    velocities = [run.velocity for run in runs if run.velocity is not None]
-    arrays = {
-        "time": truth.time,
-        "truth_position": truth.position,
-        "truth_velocity": truth.velocity,
-        "truth_contact": truth.contact,
-        "data_time": np.concatenate([run.time for run in runs]),
-        "data_position": np.concatenate([run.position for run in runs]),
-        "data_velocity": np.concatenate(velocities),
-        "forecast_position": np.stack([motions.position[0] for motions in predicted]),
-        "forecast_velocity": np.stack([motions.velocity[0] for motions in predicted]),
-    }
+    arrays = {"time": truth.time, "truth_contact": truth.contact}
+    arrays["data_time"] = np.concatenate([run.time for run in runs])
+    for name in ("position", "velocity"):
+        arrays[f"truth_{name}"] = getattr(truth, name)
+        arrays[f"data_{name}"] = np.concatenate([getattr(run, name) for run in runs])
+        arrays[f"forecast_{name}"] = np.stack([getattr(motions, name)[0] for motions in predicted])
     if models[0].contact.size:
         states = State(*(jnp.asarray(part[:-1], jnp.float32) for part in (truth.position, truth.velocity)))
         on_truth = [jax.nn.sigmoid(jax.vmap(model.contact_logits)(states)) for model in models]

@@ -60,13 +60,9 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
     truth = experiment.motion(experiment.system, experiment.system.start)
     held_out = [experiment.motion(experiment.system, start) for start in starts]
     known: dict[str, Any] = {"experiment": name, "truth": experiment.truth, "noise": experiment.noise}
-    ours = {
-        "model": "carom",
-        "recipe": "carom",
-        "touch": experiment.touch,
-        "start": "known" if experiment.start_given else "estimated",
-        "velocities": "recorded" if experiment.velocities else "none",
-    }
+    start = "known" if experiment.start_given else "estimated"
+    ours = {"model": "carom", "recipe": "carom", "touch": experiment.touch, "start": start}
+    ours["velocities"] = "recorded" if experiment.velocities else "none"
     rows = []
     for done, (seed, fit, recording) in enumerate(zip(seeds, fits, recordings, strict=True)):
         known["seed"] = seed
@@ -200,15 +196,10 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
     starts = [single(system.start), *held_out_starts(system, trial.held_out)]
     truths = [_exact_forecast(system, start) for start in starts]
     recordings = [experiment.record(seed) for seed in seeds]
-    known = {
-        "experiment": "grid",
-        "model": trial.learner,
-        "recipe": learner.recipe,
-        # What a learner of the paper's recipe does not see is not inferred by it either.
-        "touch": learner.touch if learner.recipe == "carom" or learner.touch == "observed" else "none",
-        "noise": trial.noise,
-        "bounces": trial.bounces,
-    }
+    # What a learner of the paper's recipe does not see is not inferred by it either.
+    touch = learner.touch if learner.recipe == "carom" or learner.touch == "observed" else "none"
+    known = {"experiment": "grid", "model": trial.learner, "recipe": learner.recipe, "touch": touch}
+    known |= {"noise": trial.noise, "bounces": trial.bounces}
     rows = []
     fitted = _RECIPES[learner.recipe](trial, recordings, seeds, checkpoints, report)
     for seed, (found, details) in zip(seeds, fitted, strict=True):

@@ -7,10 +7,10 @@ import pytest
 
 from carom.digits import number
 from carom.errors import InputError
+from carom.evaluation.statistics import welch
 from carom.evaluation.tables import markdown, mean_text, summarize
 from carom.reproduction.paper.experiments import ALL
 from carom.reproduction.paper.protocols import PROTOCOLS
-from carom.reproduction.paper.statistics import welch
 from carom.reproduction.paper.tables import (
     experiment_table,
     findings,
@@ -59,7 +59,7 @@ def test_damping_and_ablations_have_their_columns(fits: pl.DataFrame):
 def test_summary_compares_on_both_sides(fits: pl.DataFrame):
     tables = summary_tables(fits)
     # (1 + 2 + 6)/3 = 3 against 1.9 ± 1.0 agrees, and 10.0 ± 0.6 against 6.6 ± 1.2 does not.
-    ours = welch(summarize([1.0, 2.0, 6.0]), 1.9, 1.0)
+    ours = welch(summarize([1.0, 2.0, 6.0]), 1.9, 1.0, 5)
     assert ours is not None
     assert ours.p > 0.05
     assert cells(markdown(tables[0]), "Bouncing ball (Table 1)", "CD-Lagrange")[-1] == (

@@ -1,4 +1,4 @@
-"""Two-sided comparisons of our seeds with printed numbers, and of models on the same seeds."""
+"""Two-sided comparisons of seeds with published numbers, and of models on the same seeds."""
 
 import math
 from collections.abc import Iterable
@@ -13,8 +13,6 @@ from carom.evaluation.tables import Summary, share_text
 
 LEVEL = 0.05
 """Of all tests: one in twenty comparisons of equal things is called a difference."""
-PAPER_RUNS = 5
-"""Behind every mean of the paper's tables."""
 
 Values = Float[np.ndarray, "seeds"]
 
@@ -31,15 +29,15 @@ class Difference(NamedTuple):
         return f"{signed(self.value)} [{signed(self.low)}, {signed(self.high)}]"
 
 
-def welch(ours: Summary, mean: float, standard_error: float, count: int = PAPER_RUNS) -> Difference | None:
-    """Our mean less a printed one, by Welch's t from means, standard errors and numbers of runs.
+def welch(ours: Summary, mean: float, standard_error: float, count: int) -> Difference | None:
+    """Our mean less a published one, by Welch's t from means, standard errors and numbers of runs.
 
     The degrees of freedom are Satterthwaite's: (a + b)²/(a²/(m − 1) + b²/(n − 1)) with the squared standard
     errors a and b. A mean over seeds of which one diverged does not exist: then the result is None.
 
     Example:
         >>> ours = Summary(count=20, mean=1.5, standard_error=0.45, median=0.1, diverged=0)
-        >>> print(welch(ours, 1.9, 1.0))
+        >>> print(welch(ours, 1.9, 1.0, 5))
         −0.400 [−3.11, +2.31]
     """
     if ours.standard_error is None:
@@ -60,17 +58,17 @@ def welch(ours: Summary, mean: float, standard_error: float, count: int = PAPER_
     return Difference(difference, difference - reach, difference + reach, float(test.pvalue))
 
 
-def rank_probability(values: Values, printed: float) -> float:
-    """Two-sided probability of a single printed run that is as far out among our seeds, or farther.
+def rank_probability(values: Values, published: float) -> float:
+    """Two-sided probability of a single published run that is as far out among our seeds, or farther.
 
-    If the printed run came from the distribution of ours, every rank among all n + 1 would be equally likely,
-    whatever that distribution is. The least possible value is 2/(n + 1): 0.095 for 20 seeds.
+    If the published run came from the distribution of ours, every rank among all n + 1 would be equally
+    likely, whatever that distribution is. The least possible value is 2/(n + 1): 0.095 for 20 seeds.
 
     Example:
         >>> rank_probability(np.arange(20.0), 100.0)
         0.09523809523809523
     """
-    below, ties = np.sum(values < printed), np.sum(values == printed)
+    below, ties = np.sum(values < published), np.sum(values == published)
     # Half of the ties on either side.
     rank = below + ties / 2 + 1
     return float(min(1.0, 2 * min(rank, len(values) + 2 - rank) / (len(values) + 1)))

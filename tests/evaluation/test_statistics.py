@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from carom.evaluation.statistics import paired, rank_probability, share_with_interval, welch
 from carom.evaluation.tables import Summary, summarize
-from carom.reproduction.paper.statistics import paired, rank_probability, share_with_interval, welch
 
 
 def test_welch_is_the_test_on_the_samples():
@@ -15,7 +15,7 @@ def test_welch_is_the_test_on_the_samples():
     ours, theirs = generator.normal(1.0, 2.0, 20), generator.normal(0.5, 1.0, 5)
     printed = summarize(theirs)
     assert printed.standard_error is not None
-    found = welch(summarize(ours), printed.mean, printed.standard_error)
+    found = welch(summarize(ours), printed.mean, printed.standard_error, 5)
     expected = stats.ttest_ind(ours, theirs, equal_var=False)
     interval = expected.confidence_interval()
     assert found is not None
@@ -24,7 +24,7 @@ def test_welch_is_the_test_on_the_samples():
 
 def test_equal_standard_errors_give_student():
     """With equal errors and counts Welch's degrees of freedom are 2 (n − 1)."""
-    found = welch(Summary(5, 1.0, 0.5, 1.0, 0), 0.0, 0.5)
+    found = welch(Summary(5, 1.0, 0.5, 1.0, 0), 0.0, 0.5, 5)
     assert found is not None
     assert found.p == pytest.approx(2 * stats.t.sf(1 / math.hypot(0.5, 0.5), 8))
 
@@ -38,7 +38,7 @@ def test_false_alarms_are_one_in_twenty():
         printed = summarize(theirs)
         assert printed.standard_error is not None
         found, pairs = (
-            welch(summarize(ours), printed.mean, printed.standard_error),
+            welch(summarize(ours), printed.mean, printed.standard_error, 5),
             paired(ours[:10], ours[10:]),
         )
         assert found is not None
@@ -70,7 +70,7 @@ def test_paired_is_the_test_on_the_differences():
 
 
 def test_what_diverged_has_no_mean():
-    assert welch(summarize([1.0, math.inf]), 1.0, 0.5) is None
+    assert welch(summarize([1.0, math.inf]), 1.0, 0.5, 5) is None
     assert paired(np.array([1.0, 2.0]), np.array([1.0, math.inf])) is None
 
 
