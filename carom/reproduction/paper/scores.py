@@ -63,7 +63,7 @@ def score(
     if first.contact.shape[1]:
         # Models distinguish contacts or bodies, so that only whether there is any can be compared.
         touch = np.any(np.asarray(first.contact) > 0.5, axis=1)
-        metrics |= contact_score(touch, truth.contact.any(axis=1)).counts
+        metrics |= contact_score(touch, np.any(truth.contact, axis=1)).counts
         metrics["highest_contact_probability"] = float(np.max(first.contact))
     if isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
         learned, true = slopes(model, system, slope_grid(truth))
