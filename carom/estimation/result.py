@@ -23,7 +23,8 @@ from carom.estimation.parameters.report import Parameter, report_parameters
 from carom.estimation.problem import SURFACES, Problem
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Outcome
-from carom.estimation.solver.segments import Partition, Prescription, Segments
+from carom.estimation.solver.normal_equations import Parameters
+from carom.estimation.solver.segments import Partition, Prescription, Segments, pad_rows
 from carom.estimation.solver.sensitivities import segment_motion
 from carom.estimation.uncertainty.diagnostics import Diagnostics, diagnose
 from carom.estimation.uncertainty.laplace import sample_mechanisms
@@ -161,7 +162,7 @@ def describe(
     by_gap = agrees and exact and not problem.short
     segments = problem.segments(partition, by_gap=by_gap)
     retrace = retracer(free.layout, None if by_gap else problem.most)
-    motion = State(*retrace(free.template, free.maps, values, local, segments.duration, segments.modes))
+    motion = State(*retrace(*retraced(problem, best.estimate.parameters, segments)))
     motions = _motions(recording, partition, motion, segments, noise)
     model = with_values(free.layout, free.maps, free.template, values)
     half_widths = None
@@ -211,6 +212,14 @@ def retracer(layout: Layout, most: int | None) -> CachedFunction:
         return jax.vmap(one)(local, duration, modes)
 
     return CachedFunction(retrace, (0, 0), ("retrace", layout, most))
+
+
+def retraced(problem: Problem, parameters: Parameters, segments: Segments) -> tuple:
+    """Arguments of that function, with segments padded as those of the solver are."""
+    local, duration, modes = (
+        pad_rows(np.asarray(part)) for part in (parameters.local, segments.duration, segments.modes)
+    )
+    return problem.free.template, problem.free.maps, np.asarray(parameters.shared), local, duration, modes
 
 
 def _single(leaf):
@@ -284,7 +293,8 @@ def _motions(
     recording: Recording, partition: Partition, motion: State, segments: Segments, noise: np.ndarray
 ) -> tuple[Motion, ...]:
     """Concatenate the segments of every run."""
-    predicted = np.stack([np.asarray(motion.position), np.asarray(motion.velocity)], axis=2)
+    measured = slice(len(segments.observed))  # the rest is padding
+    predicted = np.stack([np.asarray(part)[measured] for part in (motion.position, motion.velocity)], axis=2)
     residuals = np.where(segments.known, predicted - segments.observed, np.nan) / noise[None, :, None, None]
     result = []
     for index, run in enumerate(recording.runs):

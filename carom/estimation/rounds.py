@@ -15,7 +15,7 @@ from carom.estimation.problem import Problem
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Estimate, Outcome, improver
 from carom.estimation.solver.normal_equations import Parameters
-from carom.estimation.solver.segments import Partition
+from carom.estimation.solver.segments import Partition, Segments, pad_rows
 from carom.storage.checkpoints import Progress
 
 INITIAL_HINGE, FINAL_HINGE = 0.3, 3e-3
@@ -78,9 +78,15 @@ class Rounds:
             number += 1
             tight = hinge <= FINAL_HINGE or not tighten
             if number == self.settings.rounds or (not changing.any() and tight):
-                return outcome
+                return _without_padding(outcome, len(partition.run))
             previous = best
             hinge = max(FINAL_HINGE, 0.3 * hinge) if tighten else hinge
+
+
+def _without_padding(outcome: Outcome, segments: int) -> Outcome:
+    local = np.asarray(outcome.estimate.parameters.local)[:, :segments]
+    errors = np.asarray(outcome.local_error)[:, :segments]
+    return outcome._replace(estimate=with_local(outcome.estimate, local), local_error=errors)
 
 
 def most_prescribed(problems: Sequence[Problem], *, by_gap: bool = False) -> int | None:
@@ -101,7 +107,9 @@ def round_inputs(
         problem.with_known_starts(local, partition)
         for problem, local in zip(problems, estimate.parameters.local, strict=True)
     ]
-    local, mean, precision = (np.stack(part) for part in zip(*known, strict=True))
+    local, mean, precision = (pad_rows(np.stack(part), axis=1) for part in zip(*known, strict=True))
+    data = Segments(*(pad_rows(part, axis=1) for part in data))
+    data.known[:, len(partition.run) :] = False
     return template, maps, priors, with_local(estimate, local), data, (mean, precision)
 
 

@@ -29,7 +29,7 @@ from carom.estimation.detection.reassignment import (
 from carom.estimation.detection.touch_sensor import PERFECT
 from carom.estimation.parameters.free import Layout
 from carom.estimation.problem import Problem, mechanism_to_fit, require_scene, short, stepper_for
-from carom.estimation.result import Fit, describe, retracer
+from carom.estimation.result import Fit, describe, retraced, retracer
 from carom.estimation.rounds import INITIAL_HINGE, Rounds, by_start, coarsened, pick, with_local
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Estimate, Outcome
@@ -233,11 +233,9 @@ def _first_stage(
     for coarse in partitions[1:]:
         rounds.prepare(coarsened(first, fine, coarse), problems, coarse)
     whole = partitions[-1]
-    segments = problems[0].segments(whole, by_gap=False)
     values = pick(coarsened(first, fine, whole), 0).parameters
-    most = problems[0].most if problems[0].short else None
-    retracer(free.layout, most).prepare(
-        free.template, free.maps, values.shared, values.local, segments.duration, segments.modes
+    retracer(free.layout, problems[0].most if problems[0].short else None).prepare(
+        *retraced(problems[0], values, problems[0].segments(whole, by_gap=False))
     )
     outcome = rounds.run(estimate, batch, compared, starts=starts)
     best = np.argmax(by_start(outcome.log_likelihood, starts), axis=1)

@@ -33,6 +33,7 @@ from carom.estimation.solver.segments import (
     Segments,
     cut,
     first_states,
+    pad_rows,
     partition,
     prescribe,
 )
@@ -91,14 +92,16 @@ def reassign_steps(problem: Problem, estimate: Estimate, *, hinge: float) -> tup
     runs, steps, _ = np.array(events).T
     around = Partition(runs, np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1)
     local_estimate = estimate._replace(
-        parameters=Parameters(np.asarray(estimate.parameters.shared), problem.first_states(around))
+        parameters=Parameters(np.asarray(estimate.parameters.shared), pad_rows(problem.first_states(around)))
     )
     free = problem.free
     costs = []
     for shift in range(-REACH, REACH + 1):
         moved = [_moved(prescription, shift) for prescription in problem.prescriptions]
         windows = _isolated(cut(problem.recording, moved, around), problem.impacts, events, around)
-        costs.append(segment_costs(free.layout, free.maps, free.template, hinge, local_estimate, windows)[0])
+        windows = Segments(*map(pad_rows, windows))
+        cost, _ = segment_costs(free.layout, free.maps, free.template, hinge, local_estimate, windows)
+        costs.append(cost[: len(events)])
     impacts = [
         replace(
             found,

@@ -233,7 +233,9 @@ def improve(
         - jnp.sum(precision * variance)
     )
     effective = jnp.clip(effective, min(1.0, weights), weights)
-    used = effective + parameters.local.size + (parameters.shared.size - weights)
+    # Segments without data, among them those added as padding, cost no degree of freedom.
+    measured_segments = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
+    used = effective + measured_segments * layout.local_size + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     measured = jnp.sqrt(solution.normal.squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
     new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)

@@ -160,8 +160,9 @@ def scatter_covariance(
     solved = schur(normal, jnp.zeros(()))[2]
     # The score of a segment: its gradient with its local parameters profiled out.
     score = normal.segment_gradients - jnp.einsum("slp,sl->sp", solved, normal.local_gradient)
-    count = len(score)
-    return covariance @ (score.T @ score) @ covariance * (count / max(count - 1, 1))
+    # Segments without data have no score and are not counted.
+    count = jnp.sum(jnp.any(normal.segment_gradients != 0, axis=1).astype(score.dtype))
+    return covariance @ (score.T @ score) @ covariance * (count / jnp.maximum(count - 1, 1))
 
 
 def local_variances(
