@@ -49,6 +49,7 @@ def run_demo(
     settings = Settings(learn=("restitution", "surfaces"))
     latent = fit_recording(recording, settings, starts=[ball.start], seed=seed)
     report(CAROM, 1.0)
+    # With a rate that decays, so that the result does not hang on the epoch at which training stops.
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
     windowed = train(untrained, recording, SETTINGS, seed=seed, progress=lambda share: report(PAPER, share))
     start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
@@ -58,6 +59,7 @@ def run_demo(
         DemoRow(name, paper_rmse(motion, truth), _bounces(motion, truth), seconds[name])
         for name, motion in forecasts.items()
     ]
+    # A narrow range is enough: these data determine g to about a hundredth.
     oracle = fit_oracle(ball, recording, bounds={"gravity": (9.6, 10.0)})
     best = oracle.system.exact(ball.start, truth.time)
     rows.append(DemoRow(f"{ORACLE}: true equations, g fitted", paper_rmse(best, truth), "", float("nan")))
@@ -95,6 +97,7 @@ def _draw(
         height.set(xlabel="time / s", ylabel="height / m", title=title, ylim=(-1.5, 12))
         phase.set(xlabel="height / m", ylabel="velocity / (m/s)", title="phase portrait")
         phase.set(xlim=(-1.5, 12), ylim=(-17, 17))
+        # The range of the motion; elsewhere nothing was learned.
         heights = np.linspace(0, 10, 101)
         slope.plot(heights, np.full_like(heights, 9.81), **line("truth"))
         for name, gradient in slopes.items():

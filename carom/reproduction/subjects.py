@@ -96,6 +96,7 @@ def reproduce(
         progress: called with the fraction of the work done.
     """
     subject = SUBJECTS[name]
+    # Planned before anything is written: a wrong name leaves no folder behind.
     tasks = subject.tasks(request, out / name)
     with output_folder(out, name) as folder:
         finished = run_tasks(tasks, workers=workers, progress=progress)
@@ -103,6 +104,7 @@ def reproduce(
             out / subject.file,
             [row for result in finished for row in result["rows"]],
             command=command_line(name, request),
+            # Finished tasks may come from several devices, some of an earlier call.
             machine=", ".join(sorted({result["device"] for result in finished})),
             data_sha256=data_hash(measured_directory(request.data)) if "--data" in subject.options else None,
         )
@@ -118,12 +120,14 @@ def output_folder(out: Path, name: str) -> Iterator[Path]:
     folder = out / name
     make_folder(folder)
     with locked(out):
+        # A killed process leaves temporary files; nobody else writes here while the lock is held.
         for place in (out, folder, out / FIGURES):
             remove_leftovers(place)
         yield folder
 
 
 def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
+    # Ablations and claims take as long as all else; without names they are run on request only.
     known = ALL if request.names or request.ablations else EXPERIMENTS
     trials = plan(find_names(request.names, known), request.protocols, request.seeds)
     if not trials:
@@ -198,6 +202,7 @@ def find_subject(
     if names and names[0] in SUBJECTS:
         subject, names = names[0], names[1:]
     else:
+        # Without a subject the names are experiments, as they were before there were subjects.
         subject = "grid" if grid else "recipe" if recipe == "carom" else "paper"
     if names and not SUBJECTS[subject].named:
         raise InputError(f"The subject {subject} is always run whole; leave the name {names[0]} out.")
@@ -220,6 +225,7 @@ def command_line(name: str, request: Request) -> str:
     """
     first = request.seeds[0]
     options = [f"--runs {len(request.seeds)}"]
+    # Defaults are left out, so that the same run has the same command.
     options += [f"--first-seed {first}"] * (first != SUBJECTS[name].first_seed)
     return " ".join(["carom reproduce", name, *request.names, *options, *_given(request)])
 

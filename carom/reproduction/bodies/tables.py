@@ -19,6 +19,7 @@ def restitution_table(rows: pl.DataFrame) -> Table:
         value = published.get((group["true_restitution"][0], group["noise"][0]))
         return MISSING if value is None else number(value)
 
+    # Few seeds: every estimate is shown, and no mean could hide a failure.
     fits = wide(rows.filter(experiment="restitution"))
     return tabulate(
         fits.sort("noise", "true_restitution", "seed", descending=[False, True, False]),
@@ -62,6 +63,7 @@ def transfer_table(rows: pl.DataFrame) -> Table:
     """Forecasts of models learned elsewhere beside those learned in place."""
 
     def ratio(group: pl.DataFrame) -> str:
+        # Medians, since a mistimed impact makes some forecasts useless for either model.
         moved, own = (
             text.summarize(group.filter(model=model)["position_rmse"]).median
             for model in ("transferred", "in place")

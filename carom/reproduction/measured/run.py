@@ -46,6 +46,7 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
 
     The first seed leaves arrays for the figures as well.
     """
+    # All constants, so that results are made anew when one of them changes.
     settings = [value for name, value in vars(config).items() if name.isupper()]
     source = recordings.data_hash(data)
     tasks = []
@@ -93,6 +94,7 @@ def _run_air_track(
 
 def crop_at_random(run: Run, generator: np.random.Generator) -> Run:
     """The run without up to a quarter of its samples at its beginning, and up to a quarter at its end."""
+    # The end of the range is excluded.
     first, last = generator.integers(0, int(config.CROPPED * len(run)) + 1, 2)
     return run.part(slice(int(first), len(run) - int(last)))
 
@@ -125,6 +127,7 @@ def run_series(
         masked: samples on either side of an impact.
     """
     series, step_size = SERIES[name], float(np.median(np.diff(runs[0].time)))
+    # Series of different length are cropped independently with the same seed.
     generator = np.random.default_rng([seed, len(runs)])
     cropped = Recording(tuple(crop_at_random(run, generator) for run in runs), step_size, RIDERS)
     trimmed = around_impact(cropped, STRETCH + masked * step_size, mask=masked)
@@ -140,6 +143,7 @@ def run_series(
         for law in config.LAWS
     }
     criteria = {law: _information_criterion(fit) for law, fit in fits.items()}
+    # The data choose, not the error on the runs left out.
     law = min(config.LAWS, key=lambda law: criteria[law])
     fit = fits[law]
     ratios = np.full(len(runs), np.nan)
@@ -169,6 +173,7 @@ def run_series(
 def _information_criterion(fit: Fit) -> float:
     """The Bayesian one of a law: how widely runs scatter about it, and what its terms cost."""
     count = sum(int(found.chosen.any()) for found in fit.impacts)
+    # Minus twice the Gaussian log-likelihood of n runs about the law is 2 n log s and a constant.
     scatter = next(p.value for p in fit.parameters if "scatter" in p.name)
     assert scatter is not None
     terms = sum(np.size(part) for part in jax.tree.leaves(fit.model.restitution))
@@ -177,6 +182,7 @@ def _information_criterion(fit: Fit) -> float:
 
 def _law_model(fit: Fit) -> Mechanism:
     """The fitted model with the law about which runs scatter, where the fit has that of the median run."""
+    # The first parameter of that name is the level of the law.
     level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
     law = jax.tree.map(lambda terms: terms.at[(0,) * terms.ndim].set(level), fit.model.restitution)
     return eqx.tree_at(
@@ -205,6 +211,7 @@ def _predictions(
         CONSTANT: lines.best_constant(model, known, ratios[training]),
         HINDSIGHT: lines.best_constant(model, new, ratios[tried]),
     }
+    # By regression lines, which the law was not fitted to.
     measured = np.array([collision.after for collision in new])
     models = {LAW: model} | {name: lines.with_constant(model, value) for name, value in constants.items()}
     rows = []
@@ -243,6 +250,7 @@ def _law(
     values = jax.vmap(at, (None, 0))(model.restitution, rates)
     (slopes,) = jax.tree.leaves(jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates))
     slopes = np.asarray(slopes).reshape(len(rates), -1)
+    # First-order propagation of the covariance of the terms.
     errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
     rows = []
     for speed, value, error in zip(speeds, values, errors, strict=True):
@@ -290,6 +298,7 @@ def roll_out(model: Mechanism, swing: Run) -> Run:
     assert swing.velocity is not None
     index = np.rint((swing.time - swing.time[0]) / model.step_size).astype(int)
     first = (jnp.asarray(part[0], jnp.float32) for part in (swing.position, swing.velocity))
+    # Nothing of the rest is seen: this is a forecast, not a fit.
     motion = forecast(model, State(*first), int(index[-1]))
     position, velocity = (np.asarray(part, float)[index] for part in (motion.position, motion.velocity))
     return Run(swing.time, position, velocity)
@@ -317,6 +326,7 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
         errors[variant] = float(np.mean(tried))
         for seed, error in zip(seeds, tried, strict=True):
             rows += tidy_rows(keys | {"model": variant, "seed": seed}, {"validation_error": error})
+    # By the training data alone; the last fifth is rolled out once.
     chosen = min(errors, key=lambda variant: errors[variant])
     found = fits(training, chosen)
     motions = [roll_out(fit.model, test) for fit in found]

@@ -29,6 +29,7 @@ def published_motion(
     scheme's; it then exchanges the velocities and puts both balls at angle 0.
     """
     if isinstance(system, Pendulum):
+        # The clock of the data is wrong on purpose: models are told the nominal step.
         exact = system.exact(start, np.arange(steps + 1) * step_size * grid_stretch)
         return exact._replace(time=np.arange(steps + 1) * step_size)
     if isinstance(system, NewtonsCradle) and system.balls == 2:
@@ -46,6 +47,7 @@ def _published_cradle(cradle: NewtonsCradle, start: State, steps: int, step_size
     q, v = np.ravel(start.position).astype(float), np.ravel(start.velocity).astype(float)
     for n in range(steps + 1):
         position[n, :, 0], velocity[n, :, 0] = q, v
+        # Before the step, and only where both balls move towards each other or rest.
         hits = q[0] < q[1] and v[0] <= 0 <= v[1]
         if n < steps and hits:
             contact[n + 1] = True
@@ -81,6 +83,7 @@ def record(experiment: Experiment, protocol: Protocol, seed: int) -> Recording:
         run_from_trajectory(motion_of(experiment, protocol, system, start, steps), scene) for start in starts
     )
     clean = Recording(runs, experiment.step_size, scene)
+    # Start states are noisy too: every window begins at an observation.
     noisy = add_noise(clean, experiment.noise, seed=seed)
     if not experiment.true_window_starts:
         return noisy
@@ -110,8 +113,10 @@ def trajectory_starts(system: AbstractSystem, count: int, seed: int) -> list[Sta
     bodies, top = len(system.masses), float(system.energy(system.start))
     drawn = 20 * count  # far more than are rejected
     low, high = (system.radius, 10.0) if isinstance(system, BouncingBall) else (-np.pi / 2, np.pi / 2)
+    # The fastest that this energy allows, so that the box holds every state.
     speed = np.sqrt(2 * top / float(system.masses[0]))
     position, velocity = np.zeros((2, drawn, bodies, 1))
+    # The others hang at rest, as between two impacts of the published motion.
     moving = np.arange(drawn) % 2 * (bodies - 1)  # the first ball or the last
     place = generator.uniform(low, high, drawn)
     if bodies > 1:

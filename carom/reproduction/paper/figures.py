@@ -60,6 +60,7 @@ def draw_experiment(group: Trials, errors: Trials, experiment: str, protocol: st
     """Six panels: the motion, what was learned, and the errors of all seeds."""
     figure = Figure(figsize=(12, 7.6), layout="constrained")
     grid = GridSpec(2, 3, figure=figure)
+    # The last two places are the same for all systems.
     four = _panels(group, EXPERIMENTS[experiment].system)
     for place, draw in zip([(0, 0), (0, 1), (0, 2), (1, 0)], four, strict=True):
         draw(figure.add_subplot(grid[place]))
@@ -79,6 +80,7 @@ def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
     """Errors over runs of every variant, one panel per ablation, by title."""
     columns = min(2, len(ablations))
     rows = -(-len(ablations) // columns)
+    # The panel with the most rows sets the height of all.
     tallest = max(len(variants) for variants in ablations.values())
     figure = Figure(figsize=(6 * columns, rows * (1.2 + 0.42 * tallest) + 0.6), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -111,6 +113,7 @@ def _panels(group: Trials, system: AbstractSystem) -> list[Panel]:
 def _contact_panels(figure: Figure, place: SubplotSpec, group: Trials) -> None:
     """One lane per model with contacts: curves that are nearly always 0 would hide each other on one axis."""
     models = [trial for trial in group.values() if "contact_on_truth" in trial.arrays]
+    # A model without contacts leaves the place empty.
     lanes = place.subgridspec(max(1, len(models)), 1)
     for index, trial in enumerate(models):
         axes = figure.add_subplot(lanes[index])
@@ -173,6 +176,7 @@ def _animate(group: Trials, title: str, height: float, path: Path) -> None:
         for axes, (name, motion) in zip(panels, motions.items(), strict=True):
             _draw_frame(axes, truth)
             axes.set_title(titles[name], fontsize=8, linespacing=1.1)
+            # Drawn first, so that the model lies over the truth and not under it.
             outline = {"markerfacecolor": "none", "markeredgecolor": GHOST, "color": GHOST}
             drawn.append((axes.plot([], [], "-o", markersize=15, **outline)[0], truth))
             drawn.append((axes.plot([], [], "-o", markersize=15, color=line_style(name).color)[0], motion))

@@ -87,6 +87,7 @@ def load_trials(fits: pl.DataFrame, folder: Path, experiment: str, protocol: str
         if not path.exists():
             raise unreadable(path.with_suffix(".json"), "the arrays that belong to it are missing")
         arrays = read_arrays(path)
+        # Arrays of another set of seeds would be drawn under the wrong numbers.
         lengths = {len(arrays[name]) for name in arrays if name.startswith("forecast")}
         if not arrays.keys() >= REQUIRED or lengths != {len(trial.seeds)}:
             raise unreadable(path, "it does not hold the arrays of these seeds")
@@ -116,6 +117,7 @@ def draw_phase(axes: Axes, group: Trials, names: Names, *, body: int, title: str
         {kind: arrays[f"{kind}_{name}"][:, body, 0] for kind in ("truth", "data")}
         for name in ("position", "velocity")
     )
+    # The models do not set the range: one that diverges would squeeze all others.
     horizontal, vertical = _limits([*position.values()], 0.12), _limits([*velocity.values()], 0.12)
     axes.plot(position["data"], velocity["data"], **DATA, rasterized=True)
     axes.plot(position["truth"], velocity["truth"], **line("truth"))
@@ -195,6 +197,7 @@ def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -
         axes.plot(time[touch], np.full(touch.sum(), 1.2), "kv", markersize=4)
     axes.set(ylim=(-0.08, 1.3), xlim=(arrays["time"][0], arrays["time"][-1]))
     axes.set_yticks((0, 0.5, 1), ("0", "½", "1"))
+    # Over all seeds, since one seed with a false contact spoils its forecast.
     highest = float(np.max(probability, where=np.isfinite(probability), initial=0.0))
     text = f"{trial.model}: at most {number(highest)} (all seeds)"
     axes.text(0, 1.03, text, transform=axes.transAxes, fontsize=8)

@@ -31,6 +31,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
     """
     fits, header = tables.fits_of(results.rows), results.header
     texts = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
+    # Sections follow the paper, whatever order the results have.
     names = fits["experiment"].unique(maintain_order=True).to_list()
     warning = "The models were trained for two per cent of the epochs; these numbers are no results."
     sections = [
@@ -44,6 +45,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
         caption = "Every dot is a seed, the line is the median."
         blocks = _figure(figures / f"{ABLATIONS_NAME}.png", alternative, caption)
         sections.append(Section("ablations", "Ablations and claims in one figure", blocks))
+    # The page must say by itself where its numbers come from: it is sent around alone.
     versions = ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())
     hours = number(float(measured(fits, "seconds").sum()) / 3600)
     text = render_page(
@@ -97,6 +99,7 @@ def _pictures(fits: pl.DataFrame, name: str, protocol: str, figures: Path) -> li
     )
     caption = "The truth and every model, by its median seed, side by side; grey outlines repeat the truth."
     moving = _figure(figures / f"{stem}.gif", f"Animation of {what}. {caption}", caption)
+    # Folded away with one click: an animation beside a text distracts.
     folded = Markup("<details open><summary>Animation</summary>{}</details>")
     return [*(still or ["The figure has not been drawn."]), *(folded.format(one) for one in moving)]
 

@@ -187,6 +187,7 @@ def _score(
     for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
         metrics = score(model, system, motions, truths) | {"seconds": seconds}
         rows += tidy_rows(keys | {"seed": seed}, metrics)
+    # One file per trial, though trials of a group were trained together.
     arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
     write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
     return rows
@@ -198,6 +199,7 @@ def untrained(
     """One of the models of an experiment with random weights, for a recording."""
     trained = experiment.trained[name]
     assert recording.scene is not None
+    # What the model is told may differ from what made the data.
     scene = replace(recording.scene, **trained.scene)
     # A contact function that is identically 0 is the same as no candidates for contact.
     if HYPERPARAMETERS[protocol][trained.kind].contacts == "identically 0":

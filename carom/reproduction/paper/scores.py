@@ -66,12 +66,14 @@ def score(
         metrics |= contact_score(touch, np.any(truth.contact, axis=1)).counts
         metrics["highest_contact_probability"] = float(np.max(first.contact))
     if isinstance(model, CDLagrangeNetwork | VariationalIntegratorNetwork):
+        # Over the range that the motion visits; elsewhere nothing was learned.
         learned, true = slopes(model, system, slope_grid(truth))
         metrics["slope_rmse"] = float(np.sqrt(np.mean((learned - true) ** 2)))
         metrics["slope_range"] = float(np.ptp(learned))
     if isinstance(model, CDLagrangeNetwork) and model.learned_damping is not None:
         metrics["damping"] = float(model.learned_damping()[0, 0])
     if isinstance(model, CDLagrangeNetwork) and model.learned_inertia is not None:
+        # The common scale of M and U is free, so that only ratios are compared.
         factor = model.learned_inertia().factor
         inertia = np.asarray(factor @ factor.T, float)
         metrics["mass_ratio"] = inertia[1, 1] / inertia[0, 0]
@@ -84,6 +86,7 @@ def energy_error(system: AbstractSystem, motion: Forecast, truth: Trajectory) ->
 
     A mean over many samples, since the energy of a symplectic scheme oscillates about its own level.
     """
+    # In double precision: energies are differences of large numbers.
     predicted = truth._replace(
         position=np.asarray(motion.position, float), velocity=np.asarray(motion.velocity, float)
     )

@@ -43,11 +43,13 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     )
     fits = wide(rows).join(printed, on=["experiment", "model"], how="left")
     keys = ["experiment", "protocol", "seed"]
+    # Models with the same seed have the same noisy recording: comparisons are paired.
     ours = fits.filter(model=OURS).select(*keys, ours="paper_rmse", ours_paper="paper")
     fits = fits.join(ours, on=keys, how="left")
     absent = [name for name in (*_FAULTS, "impacts") if name not in fits.columns]
     fits = fits.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
     fits = fits.with_columns(faults=pl.sum_horizontal(*_FAULTS, ignore_nulls=False))
+    # Ours first, baselines as the paper lists them, the oracle last.
     models = dict.fromkeys(
         [OURS, NO_TOUCH, *(model for one in ALL.values() for model in one.trained), ORACLE]
     )
@@ -85,6 +87,7 @@ def summary_tables(fits: pl.DataFrame) -> list[Table]:
     """Agreement with the paper, the order of models, mistimed impacts, no touch, and energy."""
     kept = fits.filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
     touch, in_table = pl.col("model") != NO_TOUCH, pl.col("paper_error").is_not_null()
+    # The oracle is no competitor, and without touch there is a table of its own.
     others = touch & ~pl.col("model").is_in([OURS, ORACLE])
     tables = [
         _summary(
@@ -257,8 +260,10 @@ def _against(group: pl.DataFrame) -> str:
     if value is None:
         return MISSING
     if error is None:
+        # A single run has no error; only its place among ours can be judged.
         p = statistics.rank_probability(errors.to_numpy(), value)
         return f"above {text.share_text(errors < value)}, p = {p:.2f}"
+    # The paper prints standard errors to one digit, which limits how sharp this can be.
     found = statistics.welch(text.summarize(errors), value, error, PAPER_RUNS)
     if found is None:
         return "diverged"
@@ -297,7 +302,9 @@ def _impacts(group: pl.DataFrame) -> str:
     highest = text.measured(group, "highest_contact_probability")
     if highest.is_empty():
         return MISSING
+    # Sums over seeds; a mean of counts would hide that most seeds are right or all wrong.
     true, mistimed, missed, spurious = (int(count) for count in counts)
+    # Where nothing touches, the question is whether the signal stays silent.
     if true == 0:
         return f"{spurious} spurious, probability ≤ {text.largest_text(highest)}"
     return f"{mistimed} / {missed} / {spurious} of {true}"

@@ -47,6 +47,7 @@ def classifier_tasks(
 def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     recordings = [case.record(seed) for seed in seeds]
     fits = fit_recordings(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
+    # Rough shares of the time.
     report(0.6)
     classifiers = train_classifiers(fits, recordings, seeds, case.training)
     report(0.9)
@@ -78,6 +79,7 @@ def train_classifiers(
             jnp.asarray(np.concatenate([getattr(m, part)[:-1] for m in fit.motions]), jnp.float32)
             for part in ("position", "velocity")
         )
+        # On the grid of the model, as in a forecast.
         states = jax.vmap(fit.model.enter)(State(position, velocity))
         touch = np.concatenate([run.touch[1:] for run in recording.runs if run.touch is not None])
         examples.append((states, jax.vmap(fit.model.drift)(states), jnp.asarray(touch)))
@@ -97,6 +99,7 @@ def _trained(
     training: ClassifierTraining, signal: CandidateContact, examples, key: Key[Array, ""]
 ) -> CandidateContact:
     """One classifier after minibatch Adam."""
+    # Decayed, unlike the paper's: the comparison is not about when training stops.
     optimiser = optax.adam(optax.cosine_decay_schedule(training.rate, training.steps))
     parameters, fixed = eqx.partition(signal, eqx.is_inexact_array)
     count = len(examples[2])
@@ -130,6 +133,7 @@ def forecast_by_classifier(model: Mechanism, signal: CandidateContact, starts: S
         states, contact = repeat(step, model.enter(start), steps=steps)
         after = jax.vmap(model.leave)(*consecutive(states), contact)
         motion = prepend(start, after)
+        # No step ends at the first sample.
         touched = jnp.concatenate([jnp.zeros_like(contact[:1]), contact]).astype(motion.position.dtype)
         return Forecast(motion.position, motion.velocity, touched)
 

@@ -81,6 +81,7 @@ def _draw(axes: Axes, trials: pl.DataFrame, colors: ScalarMappable, value: str) 
         picture[row, column] = color = colors.to_rgba(np.array([np.clip(trial[value], 1e-9, 1e9)]))[0]
         astray = f" ({trial['astray']})" if trial["astray"] else ""
         text = _error_text(trial["error"]) if value == "error" else f"{trial['wrong']}{astray}"
+        # The luma of the colour decides which ink can be read on it.
         ink = "white" if float(np.dot(color[:3], (0.299, 0.587, 0.114))) < 0.5 else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=ink)
     axes.imshow(picture, origin="lower", aspect="auto")

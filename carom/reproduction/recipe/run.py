@@ -56,6 +56,7 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
     given = [experiment.starts(seed) for seed in seeds] if experiment.start_given else None
     fits = fit_recordings(recordings, experiment.settings, starts=given, seeds=seeds, checkpoints=checkpoints)
     report(0.7)
+    # Exact motion in a bent potential is integrated numerically, which takes long.
     starts = held_out_starts(experiment.system, 50 if experiment.oracle else 5)
     truth = experiment.motion(experiment.system, experiment.system.start)
     held_out = [experiment.motion(experiment.system, start) for start in starts]
@@ -113,6 +114,7 @@ def parameter_metrics(fit: Fit) -> Metrics:
     metrics = {}
     for parameter in fit.parameters:
         first, _, last = parameter.name.partition(", ")
+        # Tables have one column for all parameters of a kind.
         name = last or first.split()[0]
         metrics |= {name: parameter.value, f"{name}_error": parameter.standard_error}
         metrics |= {f"{name}_low": parameter.low, f"{name}_high": parameter.high}
@@ -156,6 +158,7 @@ def _oracles(
         pairs = zip(starts, held_out, strict=True)
         return float(np.median([paper_rmse(motion(oracle, start), true) for start, true in pairs]))
 
+    # Far wider than the standard error of any of these recordings.
     gravity = {"gravity": (9.6, 10.0)}
     oracle = fitted(gravity)
     error = paper_rmse(motion(oracle, system.start), truth)
@@ -255,6 +258,7 @@ def _forecasts(fitted: AbstractModel | AbstractSystem, starts: list[State]) -> l
     if isinstance(fitted, AbstractSystem):
         return [_exact_forecast(fitted, start) for start in starts]
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
+    # One program for all starts.
     together = jax.tree.map(np.asarray, forecast_many(fitted, stacked, config.FORECAST_STEPS))
     return [Forecast(*(part[index] for part in together)) for index in range(len(starts))]
 

@@ -98,6 +98,7 @@ def bent_table(rows: pl.DataFrame) -> Table:
     lines = []
     for title, metric in (("95th percentile", "slope_95_share"), ("root mean square", "slope_rmse_share")):
         shares = fits[metric]
+        # Best and worst too, since few seeds were fitted.
         found = (text.summarize(shares).median, min(shares), max(shares))
         lines.append((title, *("diverged" if math.isinf(x) else f"{100 * x:.1f} %" for x in found)))
     caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
@@ -155,6 +156,7 @@ def grid_table(rows: pl.DataFrame) -> Table:
     """Every learner at the paper's noise, and how often it goes wrong in the whole grid."""
     fits = grid_fits(rows)
     noises, seeds = sorted(fits["noise"].unique()), sorted(fits["seed"].unique())
+    # A quick grid may not have the noise of the paper.
     noise = min(noises, key=lambda value: abs(value - PAPER_NOISE))
     scheme = rows.filter(pl.col("model") == "scheme")["value"]
     training = fits["training_steps"].max()
@@ -218,6 +220,7 @@ def _ratio_to(oracle: str) -> Cell:
         )
         if not len(theirs):
             return MISSING
+        # A ratio of medians: means are ruled by single mistimed impacts.
         divisor = text.summarize(theirs).median
         ratio = text.summarize(ours).median / divisor if divisor else math.inf
         return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
