@@ -73,11 +73,11 @@ def reproduce(
         PROTOCOLS if protocol == "all" else ("text", "published") if protocol == "both" else (protocol,)
     )
     seeds = range(first + seed, first + seed + runs)
-    request = Request(names, seeds, protocols, ablations, quick, data)
+    request = Request(names, seeds, protocols, ablations, quick, data, workers)
     require_options(name, request)
     started = time.monotonic()
     with progress("reproducing") as report:
-        results = run(name, request, out, workers=workers, progress=report)
+        results = run(name, request, out, progress=report)
     file = out / SUBJECTS[name].file
     if json:
         seconds = time.monotonic() - started

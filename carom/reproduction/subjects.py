@@ -49,6 +49,7 @@ class Request(NamedTuple):
         ablations: whether ablations and claims are run too, where no names are given.
         quick: whether training is shortened, to see that everything works.
         data: the folder of measured recordings.
+        workers: processes to share the work.
     """
 
     names: tuple[str, ...] = ()
@@ -57,6 +58,7 @@ class Request(NamedTuple):
     ablations: bool = False
     quick: bool = False
     data: Path | None = None
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,7 @@ class Subject:
     options: tuple[str, ...] = ()
 
 
-def reproduce(
-    name: str, request: Request, out: Path, *, workers: int = 1, progress: ProgressCallback | None = None
-) -> Results:
+def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallback | None = None) -> Results:
     """Run what is not yet finished of a subject, write its results, and draw its figures.
 
     Arguments:
@@ -92,14 +92,13 @@ def reproduce(
         request: what to run.
         out: where results and figures go; finished tasks lie in a folder named after the subject, so that the
             same call continues a killed one.
-        workers: processes to share the work.
         progress: called with the fraction of the work done.
     """
     subject = SUBJECTS[name]
     # Planned before anything is written: a wrong name leaves no folder behind.
     tasks = subject.tasks(request, out / name)
     with output_folder(out, name) as folder:
-        finished = run_tasks(tasks, workers=workers, progress=progress)
+        finished = run_tasks(tasks, workers=request.workers, progress=progress)
         results = write_results(
             out / subject.file,
             [row for result in finished for row in result["rows"]],
@@ -141,9 +140,16 @@ def _grid_tasks(request: Request, folder: Path) -> Sequence[Task]:
 
 def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> None:
     fits, figures = fits_of(results.rows), out / FIGURES
+    printed = pl.col("experiment").is_in(list(EXPERIMENTS))
+    # Drawing takes as long as some trainings: pictures are shared out too. All ablations are one.
+    parts = [*fits.filter(printed).partition_by("experiment", "protocol"), fits.filter(~printed)]
+    run_tasks([Task(_draw_part, (part, folder, figures)) for part in parts], workers=request.workers)
+    write_report(results, figures, out / "paper.html", quick=request.quick)
+
+
+def _draw_part(fits: pl.DataFrame, folder: Path, figures: Path, report: ProgressCallback) -> None:
     write_figures(fits, folder, figures)
     write_animations(fits, folder, figures)
-    write_report(results, figures, out / "paper.html", quick=request.quick)
 
 
 SUBJECTS: dict[str, Subject] = {

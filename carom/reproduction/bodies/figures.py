@@ -11,7 +11,6 @@ from carom.systems import AbstractBoxedBalls
 
 def write_bodies_figures(folder: Path) -> list[Path]:
     """Simulate and draw all scenes; returns the paths of the PNG files and animations."""
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, (system, steps, title) in SCENES.items():
         boxed = isinstance(system, AbstractBoxedBalls)

@@ -26,9 +26,8 @@ def write_measured_figures(rows: pl.DataFrame, tasks_folder: Path, folder: Path)
     Arguments:
         rows: of `results/measured.json`.
         tasks_folder: where the tasks left their arrays.
-        folder: made where it does not exist.
+        folder: where they go.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     runs = first_crop(rows)
     arrays = load_arrays(tasks_folder, int(runs["seed"][0]))
     errors = rows.filter(experiment="pendulum", metric="energy_error")["value"]

@@ -39,7 +39,6 @@ def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]
         trials: where the arrays of the trials are.
         figures: where the figures go.
     """
-    figures.mkdir(parents=True, exist_ok=True)
     written, ablations = [], {}
     for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
         errors = load_errors(fits, experiment, protocol)
@@ -145,7 +144,6 @@ def _mark(marker: str, label: str, size: float, *, color: str = "black", face: s
 
 def write_animations(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]:
     """Write `<experiment>.<protocol>.gif` for ball and cradle, as `write_figures` does; returns the paths."""
-    figures.mkdir(parents=True, exist_ok=True)
     written = []
     for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
         if experiment in ANIMATED:

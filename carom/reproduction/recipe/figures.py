@@ -21,7 +21,6 @@ LEAST, GREATEST = 1e-3, 10.0
 
 def write_grid_figure(rows: pl.DataFrame, folder: Path) -> list[Path]:
     """Draw the grid as PNG and SVG; returns the path of the PNG."""
-    folder.mkdir(parents=True, exist_ok=True)
     with figure_style():
         return [save_figure(draw_grid(rows), folder / "grid")]
 

@@ -65,6 +65,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 @pytest.fixture(scope="module")
 def figures(trials: tuple[Path, Results], tmp_path_factory: pytest.TempPathFactory) -> Path:
     figures = tmp_path_factory.mktemp("results") / "figures"
+    figures.mkdir()
     fits = fits_of(trials[1].rows)
     assert sorted(path.stem for path in write_figures(fits, trials[0], figures)) == FIGURES
     moving = write_animations(fits, trials[0], figures)
