@@ -121,7 +121,7 @@ def parameter_metrics(fit: Fit) -> Metrics:
     return _known(metrics)
 
 
-def _known(metrics: Mapping[str, float | None]) -> Metrics:
+def _known(metrics: Mapping[str, Any]) -> Metrics:
     """Without what the data do not determine, which would be read back as infinite."""
     return {name: value for name, value in metrics.items() if value is not None and np.isfinite(value)}
 
