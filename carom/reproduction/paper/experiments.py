@@ -253,7 +253,8 @@ ABLATIONS: dict[str, Experiment] = {
             for horizon in HORIZONS
         },
     ),
-    # Why the learned damping is below 0.8: one thing at a time is as in the authors' code.
+    # Why the learned damping is below 0.8: one thing at a time is as in the authors' code. Velocities at
+    # samples should cost hω²/2 = 0.049, since the force at the end of the drift acts like a damping of hω².
     "ablation-damping": _other(
         _DAMPED,
         "Bias of the learned damping",
