@@ -284,6 +284,8 @@ _BOX = _other(
     _all_models(),
     place="claim",
     system=BallBox(size=(1.0, 1.0), radii=(0.1,), gravity=2.0),
+    # Contacts that share a body are resolved one after another, which takes some twenty times as long.
+    published_epochs=600,
     projection="none",
 )
 CLAIMS: dict[str, Experiment] = {
@@ -310,10 +312,10 @@ CLAIMS: dict[str, Experiment] = {
         for balls in (3, 5)
     },
     "claim-plane-1": _BOX,
-    "claim-plane-3": replace(
+    "claim-plane-2": replace(
         _BOX,
-        title="Three balls in a plane box",
-        system=BallBox(size=(1.0, 1.0), radii=(0.1,) * 3, gravity=2.0),
+        title="Two balls in a plane box",
+        system=BallBox(size=(1.0, 1.0), radii=(0.1,) * 2, gravity=2.0),
     ),
 }
 """What the paper says that its networks can do, and shows no number of."""
