@@ -34,13 +34,15 @@ from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
 from carom.execution.tasks import run_tasks
 from carom.fits import load_model, save_model
-from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
-from carom.reproduction.paper.experiments import EXPERIMENTS, REPORTED_SEED, Protocol
-from carom.reproduction.paper.run import Trial, paper_tasks, plan, record
+from carom.models import AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
+from carom.reproduction.paper.data import motion_of, record
+from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE, REPORTED_SEED
+from carom.reproduction.paper.protocols import Protocol
+from carom.reproduction.paper.run import Trial, paper_tasks, plan, untrained
 from carom.storage.result_file import write_arrays
 from carom.systems import BouncingBall
 from carom.training import TrainingSettings, train_many
-from carom.types import State
+from carom.types import State, Trajectory
 
 BALLS, STEPS = 132 * 128 * 16, 500
 MODELS_TOGETHER = 256
@@ -74,10 +76,8 @@ def operations(model: AbstractModel) -> int:
 def training_operations(trial: Trial) -> int:
     """Floating-point operations of training one model of the paper, all seeds."""
     experiment, protocol, name = trial.experiment, trial.protocol, trial.model_name
-    settings, trained = experiment.settings(protocol, name), experiment.trained[name]
-    recording, _ = record(experiment, protocol, trial.seeds[0])
-    options = experiment.options(protocol, name)
-    model = MODELS[trained.model].for_recording(recording, key=jax.random.key(0), **options)
+    settings, recording = trial.settings, record(experiment, protocol, trial.seeds[0])
+    model = untrained(experiment, protocol, name, recording, 0)
     return 3 * operations(model) * trial.gradient_steps * settings.batch_size * settings.horizon
 
 
@@ -113,8 +113,7 @@ class _Compiled(Exception):  # noqa: N818
 def measure_ensemble(rates: dict[str, float]) -> dict[str, Any]:
     """Ball models trained in one program, each on its own recording and from its own weights."""
     seeds = [REPORTED_SEED + index for index in range(MODELS_TOGETHER)]
-    recorded = [record(EXPERIMENT, "published", seed) for seed in seeds]
-    recordings, truth = [recording for recording, _ in recorded], recorded[0][1]
+    recordings, truth = [record(EXPERIMENT, "published", seed) for seed in seeds], true_motion()
     models = [ball_model(recording, seed) for recording, seed in zip(recordings, seeds, strict=True)]
 
     def stop(fraction: float) -> None:
@@ -151,7 +150,7 @@ def from_heights(count: int) -> State:
 
 def measure_forecast(rates: dict[str, float]) -> dict[str, Any]:
     """Steps per second of a trained ball model from many heights, by the kernel and by XLA."""
-    recording, truth = record(EXPERIMENT, "published", REPORTED_SEED)
+    recording, truth = record(EXPERIMENT, "published", REPORTED_SEED), true_motion()
     (fit,) = train_many([ball_model(recording, REPORTED_SEED)], [recording], SETTINGS, seeds=[REPORTED_SEED])
     model = fit.model
     starts = from_heights(BALLS)
@@ -180,6 +179,11 @@ def measure_forecast(rates: dict[str, float]) -> dict[str, Any]:
     }
 
 
+def true_motion() -> Trajectory:
+    """The noise-free motion of the ball."""
+    return motion_of(EXPERIMENT, "published", EXPERIMENT.system, EXPERIMENT.start)
+
+
 def _start() -> State:
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), EXPERIMENT.system.start)
 
@@ -203,8 +207,8 @@ def measure_paper(protocol: Protocol, workers: int, rates: dict[str, float]) -> 
     for _ in range(2):
         with tempfile.TemporaryDirectory() as folder:
             started = time.perf_counter()
-            # The training tasks come first; the oracles after them are no part of the paper's work.
-            tasks = paper_tasks(trials, Path(folder))[: len(trials)]
+            # The oracles are no part of the paper's work.
+            tasks = [task for task in paper_tasks(trials, Path(folder)) if ORACLE not in str(task.path)]
             results = run_tasks(tasks, workers=workers)
             seconds.append(time.perf_counter() - started)
     longest = max(
@@ -227,7 +231,7 @@ def measure_paper(protocol: Protocol, workers: int, rates: dict[str, float]) -> 
 def values(model_path: Path) -> dict[str, np.ndarray]:
     """The numbers that GPU and CPU are compared by; trains and saves the model if its file is missing."""
     seeds = [REPORTED_SEED + index for index in range(SEEDS)]
-    recordings = [record(EXPERIMENT, "published", seed)[0] for seed in seeds]
+    recordings = [record(EXPERIMENT, "published", seed) for seed in seeds]
     models = [ball_model(recording, seed) for recording, seed in zip(recordings, seeds, strict=True)]
     fits = train_many(models, recordings, replace(SETTINGS, epochs=EPOCHS), seeds=seeds)
     if not model_path.exists():

@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 import carom
-from carom.models import MODELS
-from carom.reproduction.paper.experiments import EXPERIMENTS, PROTOCOLS
-from carom.reproduction.paper.run import Trial, plan, record
+from carom.reproduction.paper.data import record
+from carom.reproduction.paper.experiments import EXPERIMENTS
+from carom.reproduction.paper.protocols import PROTOCOLS
+from carom.reproduction.paper.run import Trial, plan, untrained
 from carom.training import train_many
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -41,12 +42,10 @@ def _alike(trial: Trial, other: Trial) -> bool:
 
 def measure(trial: Trial, *, steps: int, repeats: int) -> dict[str, float]:
     """Milliseconds of CPU time per gradient step of one seed, and seconds of compilation."""
-    settings = trial.experiment.settings(trial.protocol, trial.model_name)
-    options = trial.experiment.options(trial.protocol, trial.model_name)
-    recordings = [record(trial.experiment, trial.protocol, seed)[0] for seed in trial.seeds]
-    kind = MODELS[trial.experiment.trained[trial.model_name].model]
+    settings = trial.settings
+    recordings = [record(trial.experiment, trial.protocol, seed) for seed in trial.seeds]
     models = [
-        kind.for_recording(recording, key=jax.random.key(seed), **options)
+        untrained(trial.experiment, trial.protocol, trial.model_name, recording, seed)
         for recording, seed in zip(recordings, trial.seeds, strict=True)
     ]
     steps_per_epoch = trial.gradient_steps // (settings.epochs * len(trial.seeds))

@@ -60,6 +60,16 @@ def mean_and_error(mean: float, error: float | None) -> str:
     return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
 
 
+def signed(value: float) -> str:
+    """Three significant digits with a sign.
+
+    Example:
+        >>> signed(0.4), signed(-12.0)
+        ('+0.400', '−12.0')
+    """
+    return ("+" if value >= 0 else "−") + number(abs(value))
+
+
 def _decimals(size: float, digits: int) -> int:
     """Decimals that show `digits` significant digits, none where the number is large."""
     return max(0, digits - 1 - math.floor(math.log10(size)))

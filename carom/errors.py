@@ -1,5 +1,6 @@
 """The one exception that reaches a user as a sentence."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 MAXIMUM_SEED = 2**32 - 1
@@ -35,3 +36,12 @@ def require_range(option: str, value: int, low: int, high: int) -> None:
 def require_seed(seed: int, option: str = "--seed") -> None:
     """Refuse what does not fit the 32 bits of a random key."""
     require_range(option, seed, 0, MAXIMUM_SEED)
+
+
+def find_names(names: Sequence[str], known: Iterable[str], *, kind: str = "experiment") -> list[str]:
+    """Those of `known` that begin with one of `names`; all of them where none is given."""
+    known = list(known)
+    for name in names:
+        if not any(other.startswith(name) for other in known):
+            raise InputError(f"There is no {kind} {name}; the names are {', '.join(known)}.")
+    return [name for name in known if not names or name.startswith(tuple(names))]

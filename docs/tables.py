@@ -1,6 +1,7 @@
 """Tables of committed results inside the Markdown pages of the repository; `make tables` refreshes them.
 
-A page marks the position of a table with `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
+A page marks the position of a table with `<!-- begin: NAME -->` and `<!-- end: NAME -->`. Below every table
+stand the file that it is made from, and the version and commit of Carom that made this file.
 """
 
 import json
@@ -56,13 +57,30 @@ _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 
 def make_tables(root: Path) -> dict[str, str]:
-    """All tables from the committed files of a repository, in Markdown, by name."""
+    """All tables from the committed files of a repository, in Markdown, by name, each with its origin."""
     return {
-        name: _markdown(make(source))
+        name: f"{_markdown(make(source))}\n\n{origin(path, document)}"
         for path, tables in SOURCES.items()
-        for source in [_read(root / path)]
+        for document in [json.loads((root / path).read_text(encoding="utf-8"))]
+        for source in [_source(root / path, document)]
         for name, make in tables.items()
     }
+
+
+def origin(path: str, document: Mapping[str, Any]) -> str:
+    """Where the numbers of a file come from: the version and commit of Carom.
+
+    Example:
+        >>> origin("results/grid.json", {"versions": {"carom": "0.5.0"}, "commit": "0123456789abcdef"})
+        '<sub>results/grid.json: Carom 0.5.0, commit 0123456789</sub>'
+        >>> origin("results/grid.json", {"versions": {"carom": "0.5.0"}, "source_sha256": "0123456789abcdef"})
+        '<sub>results/grid.json: Carom 0.5.0, source 0123456789</sub>'
+    """
+    # Files of older versions have a hash of the source instead of a commit, or neither.
+    marks = {"commit": "commit", "source_sha256": "source", "source": "source"}
+    found = [f"{word} {document[key][:10]}" for key, word in marks.items() if key in document]
+    version = document.get("versions", {}).get("carom", "of unknown version")
+    return f"<sub>{path}: Carom {version}, {found[0] if found else 'commit not recorded'}</sub>"
 
 
 def refreshed(text: str, tables: Mapping[str, str]) -> str:
@@ -92,8 +110,8 @@ def replace_between(text: str, marker: str, table: str) -> str:
     return pattern.sub(lambda _: f"{begin}\n\n{table.strip()}\n\n{end}", text)
 
 
-def _read(path: Path) -> Any:
-    document = json.loads(path.read_text(encoding="utf-8"))
+def _source(path: Path, document: dict[str, Any]) -> Any:
+    """The tidy rows of a file of results, or the document where a benchmark has a form of its own."""
     rows = document.get("rows")
     return read_results(path).rows if isinstance(rows, list) and "metric" in rows[0] else document
 

@@ -9,7 +9,7 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_range, require_seed
 from carom.execution.executor import available_cores
-from carom.reproduction.paper.experiments import PROTOCOLS
+from carom.reproduction.paper.protocols import PROTOCOLS, Protocol
 from carom.reproduction.subjects import SUBJECTS, Request, find_subject, require_options
 from carom.reproduction.subjects import reproduce as run
 
@@ -24,7 +24,7 @@ def reproduce(
     runs: int = 5,
     first_seed: int | None = None,
     workers: int | None = None,
-    protocol: Literal["text", "published", "both"] = "both",
+    protocol: Protocol | Literal["all", "both"] = "all",
     ablations: bool = False,
     grid: bool = False,
     quick: bool = False,
@@ -44,16 +44,18 @@ def reproduce(
 
     Args:
         names: A subject, then experiments by the beginning of their names (pendulum, ball, cradle, …), or
-            models of the grid (carom, cd-lagrange, resnet, oracle); all by default.
+            models of the grid (carom, cd-lagrange, resnet, oracle); all by default. Ablations and what the
+            paper claims without numbers have names too: ablation-l2, ablation-damping, claim-inertia, …
         out: Folder for finished work, figures, the page, and the results (paper.json, learning.json, …).
         recipe: "carom" is the subject recipe by its former name.
         data: Folder of measured recordings, by default that of the environment variable CAROM_DATA.
         runs: Seeds per model, trained together; of measured recordings, random crops.
-        first_seed: The first of them. Reported numbers use 200 (paper) or 0 (others), the defaults; tuning
+        first_seed: The first of them. Reported numbers use 300 (paper) or 0 (others), the defaults; tuning
             uses 100.
         workers: Processes to share the work; as many as there are cores, but at most 8, by default.
-        protocol: What the paper's text says, what the authors' code does, or both.
-        ablations: Also run the paper's ablations (under the published protocol).
+        protocol: What the paper's text says, the same on pieces of one run, what the authors' code does, all
+            three, or the first and the last ("both").
+        ablations: Also run ablations and claims (under the published protocol).
         grid: The subject grid by its former name.
         quick: Two per cent of the training, and few trials of the grid, to see that everything works.
         seed: Added to the first seed; every command takes it.
@@ -68,13 +70,15 @@ def reproduce(
     require_seed(first, "--first-seed")
     # Every run has the next seed; the last must still be one.
     require_seed(first + seed + runs - 1, "The last seed")
-    protocols = PROTOCOLS if protocol == "both" else (protocol,)
+    protocols: tuple[Protocol, ...] = (
+        PROTOCOLS if protocol == "all" else ("text", "published") if protocol == "both" else (protocol,)
+    )
     seeds = range(first + seed, first + seed + runs)
-    request = Request(names, seeds, protocols, ablations, quick, data)
+    request = Request(names, seeds, protocols, ablations, quick, data, workers)
     require_options(name, request)
     started = time.monotonic()
     with progress("reproducing") as report:
-        results = run(name, request, out, workers=workers, progress=report)
+        results = run(name, request, out, progress=report)
     file = out / SUBJECTS[name].file
     if json:
         seconds = time.monotonic() - started

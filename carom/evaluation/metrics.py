@@ -60,6 +60,17 @@ class ContactScore(NamedTuple):
     recall: float
     """Share of truly touching samples that are predicted; NaN where none touches."""
 
+    @property
+    def faults(self) -> int:
+        """Events that are mistimed, missed or spurious."""
+        return self.mistimed + self.missed + self.spurious
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Events by the names that files of results have for them."""
+        names = {"impacts": self.true_events, "mistimed": self.mistimed}
+        return names | {"missed": self.missed, "spurious": self.spurious}
+
 
 def contact_score(
     predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"], *, tolerance: int = 10

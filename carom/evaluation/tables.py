@@ -164,6 +164,11 @@ def mean_text(values: Iterable[Any]) -> str:
     return mean_and_error(found.mean, found.standard_error)
 
 
+def average_text(values: Iterable[Any]) -> str:
+    """The mean with three digits."""
+    return number(summarize(values).mean)
+
+
 def median_text(values: Iterable[Any]) -> str:
     """The median with three digits."""
     return number(summarize(values).median)

@@ -1,12 +1,13 @@
 """CD-Lagrange networks: a learned potential and a learned contact signal inside the CD-Lagrange step."""
 
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from carom.errors import require_choice
 from carom.integrators import cd_lagrange_step, to_half_grid, to_sample_grid
 from carom.mechanics import (
     AbstractInertia,
@@ -21,6 +22,8 @@ from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, CandidateContact, NoContact, Signal
 from carom.networks import Activation, PotentialNetwork, potential_network
 from carom.types import Coordinates, State
+
+DampingForm = Literal["definite", "triangular"]
 
 
 class LearnedInertia(eqx.Module):
@@ -39,28 +42,32 @@ class LearnedInertia(eqx.Module):
 
 
 class LearnedDamping(eqx.Module):
-    """C = D Dᵀ with D lower triangular, so that damping never adds energy.
+    """C = D Dᵀ with D lower triangular, so that damping never adds energy; in the authors' code C = D.
 
     Only M⁻¹C is identifiable from a recording; with fixed masses that is C in their unit.
     """
 
     factor: Float[Array, "coordinates coordinates"]
+    form: DampingForm = eqx.field(static=True, default="definite")
 
     @classmethod
-    def small(cls, coordinates: int) -> "LearnedDamping":
-        """Start from C = 0.1·1: at C = 0 the gradient with respect to D vanishes."""
-        return cls(jnp.sqrt(0.1) * jnp.eye(coordinates))
+    def small(cls, coordinates: int, form: DampingForm) -> "LearnedDamping":
+        """Start from 0.1·1, as the gradient of D Dᵀ vanishes at 0; a triangular C starts from 0."""
+        scale = jnp.sqrt(0.1) if form == "definite" else jnp.zeros(())
+        return cls(scale * jnp.eye(coordinates), form)
 
     def __call__(self) -> Float[Array, "coordinates coordinates"]:
         factor = jnp.tril(self.factor)
-        return factor @ factor.T
+        return factor @ factor.T if self.form == "definite" else factor
 
 
 class CDLagrangeNetwork(AbstractModel):
     """The paper's model: F = −∇U_θ − C v, contacts where ĉ_θ(Q_{n+1}, V_{n+1/2}) > ½, Newton's law there.
 
     Normals, restitution and masses come from the scene. The inertia M = L Lᵀ and the damping C = D Dᵀ are
-    learned on request. On `scene.without_contacts()` it is CD-Lagrange without contact.
+    learned on request. On `scene.without_contacts()` it is CD-Lagrange without contact. Two options follow
+    the authors' code: `damping_form="triangular"` leaves C = D, and `project_predicted` removes overlap where
+    ĉ_θ > ½ and not where a contact is given, which is the same in forecasts.
 
     Example:
         >>> import carom, jax
@@ -76,6 +83,7 @@ class CDLagrangeNetwork(AbstractModel):
     learned_damping: LearnedDamping | None
     scene: Scene = eqx.field(static=True)
     step_size: float = eqx.field(static=True)
+    project_predicted: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -87,6 +95,8 @@ class CDLagrangeNetwork(AbstractModel):
         contact_hidden: tuple[int, ...] = (100, 100),
         learn_inertia: bool = False,
         learn_damping: bool = False,
+        damping_form: DampingForm = "definite",
+        project_predicted: bool = False,
         key: Key[Array, ""],
     ):
         size, (potential_key, contact_key) = scene.coordinates, jax.random.split(key)
@@ -95,9 +105,10 @@ class CDLagrangeNetwork(AbstractModel):
         self.contact = NoContact()
         if scene.contacts:
             self.contact = CandidateContact(scene, hidden=contact_hidden, key=contact_key)
+        require_choice("damping_form", damping_form, DampingForm)
         self.learned_inertia = LearnedInertia.from_scene(scene) if learn_inertia else None
-        self.learned_damping = LearnedDamping.small(size) if learn_damping else None
-        self.scene, self.step_size = scene, step_size
+        self.learned_damping = LearnedDamping.small(size, damping_form) if learn_damping else None
+        self.scene, self.step_size, self.project_predicted = scene, step_size, project_predicted
 
     @property
     def predicts_velocity(self) -> bool:
@@ -111,6 +122,8 @@ class CDLagrangeNetwork(AbstractModel):
             "contact_hidden": self.contact.hidden,
             "learn_inertia": self.learned_inertia is not None,
             "learn_damping": self.learned_damping is not None,
+            "damping_form": "definite" if self.learned_damping is None else self.learned_damping.form,
+            "project_predicted": self.project_predicted,
         }
 
     def inertia(self) -> AbstractInertia:
@@ -147,6 +160,8 @@ class CDLagrangeNetwork(AbstractModel):
         def project(position, contact):
             # A projection cannot be scaled: a soft contact is projected where it is likelier than not.
             touching = contact if contact.dtype == bool else contact > 0.5
+            if self.project_predicted and self.contact.size:
+                touching = self.contact_logits(state) > 0
             return project_overlap(
                 scene.projection, scene.geometry, inertia, position, touching, reference=scene.reference
             )

@@ -10,12 +10,12 @@ from jaxtyping import Array, Key
 from carom.mechanics import Scene
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import AbstractContactSignal, BodyTouch, NoContact, Signal
-from carom.networks import Perceptron, perceptron
+from carom.networks import Activation, Perceptron, perceptron
 from carom.types import State
 
 
 class AbstractResNet(AbstractModel):
-    """s' = s + h f_θ(s, c) with s = (q, v), the contact signal c, and one hidden layer of tanh."""
+    """s' = s + h f_θ(s, c) with s = (q, v), the contact signal c, and one hidden layer."""
 
     increment: eqx.AbstractVar[Perceptron]
 
@@ -48,15 +48,23 @@ class ResNet(AbstractResNet):
     scene: Scene = eqx.field(static=True)
     step_size: float = eqx.field(static=True)
 
-    def __init__(self, scene: Scene, step_size: float, *, hidden: int = 500, key: Key[Array, ""]):
+    def __init__(
+        self,
+        scene: Scene,
+        step_size: float,
+        *,
+        hidden: int = 500,
+        activation: Activation = "tanh",
+        key: Key[Array, ""],
+    ):
         size = 2 * scene.coordinates
-        self.increment = perceptron((size, hidden, size), activation="tanh", key=key)
+        self.increment = perceptron((size, hidden, size), activation=activation, key=key)
         self.contact = NoContact()
         self.scene, self.step_size = scene, step_size
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"hidden": self.increment.hidden[0]}
+        return {"hidden": self.increment.hidden[0], "activation": self.increment.activation}
 
 
 class ContactResNet(AbstractResNet):
@@ -73,15 +81,21 @@ class ContactResNet(AbstractResNet):
         step_size: float,
         *,
         hidden: int = 500,
+        activation: Activation = "tanh",
         contact_hidden: tuple[int, ...] = (100, 100),
         key: Key[Array, ""],
     ):
         increment_key, contact_key = jax.random.split(key)
         size = 2 * scene.coordinates
-        self.increment = perceptron((size + scene.bodies, hidden, size), activation="tanh", key=increment_key)
+        sizes = (size + scene.bodies, hidden, size)
+        self.increment = perceptron(sizes, activation=activation, key=increment_key)
         self.contact = BodyTouch(scene.bodies, scene.dimension, hidden=contact_hidden, key=contact_key)
         self.scene, self.step_size = scene, step_size
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"hidden": self.increment.hidden[0], "contact_hidden": self.contact.hidden}
+        return {
+            "hidden": self.increment.hidden[0],
+            "activation": self.increment.activation,
+            "contact_hidden": self.contact.hidden,
+        }

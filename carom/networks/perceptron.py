@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from carom.errors import require_choice
 from carom.networks.potential import PotentialNetwork
 from carom.networks.products import affine
 
+PerceptronActivation = Literal["tanh", "relu", "softplus"]
 Module = TypeVar("Module", bound=eqx.Module)
 
 
@@ -24,7 +26,7 @@ class Perceptron(eqx.Module):
 
     weights: tuple[Float[Array, "_ _"], ...]
     biases: tuple[Float[Array, "_"], ...]
-    activation: Literal["tanh", "relu"] = eqx.field(static=True)
+    activation: PerceptronActivation = eqx.field(static=True)
     in_training: bool = eqx.field(static=True, default=False)
 
     @property
@@ -33,7 +35,7 @@ class Perceptron(eqx.Module):
         return tuple(bias.shape[-1] for bias in self.biases[:-1])
 
     def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
-        activation = jnp.tanh if self.activation == "tanh" else jax.nn.relu
+        activation = {"tanh": jnp.tanh, "relu": jax.nn.relu, "softplus": jax.nn.softplus}[self.activation]
         *hidden, (last_weight, last_bias) = zip(self.weights, self.biases, strict=True)
         for weight, bias in hidden:
             x = activation(affine(weight, bias, x, in_training=self.in_training))
@@ -41,9 +43,10 @@ class Perceptron(eqx.Module):
 
 
 def perceptron(
-    sizes: tuple[int, ...], *, activation: Literal["tanh", "relu"], key: Key[Array, ""]
+    sizes: tuple[int, ...], *, activation: PerceptronActivation, key: Key[Array, ""]
 ) -> Perceptron:
     """A random network with these layer sizes, inputs and outputs included."""
+    require_choice("activation", activation, PerceptronActivation)
     glorot = jax.nn.initializers.glorot_uniform()
     keys = jax.random.split(key, len(sizes) - 1)
     # Transposed, because the initialiser counts inputs along the first axis of a shape.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from carom.errors import InputError
+from carom.errors import InputError, find_names
 from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
 from carom.execution.executor import ProgressCallback
@@ -20,15 +20,9 @@ from carom.reproduction.measured import tables as measured
 from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
-from carom.reproduction.paper.animation import write_animations
-from carom.reproduction.paper.experiments import (
-    ABLATIONS,
-    PROTOCOLS,
-    REPORTED_SEED,
-    Protocol,
-    find_experiments,
-)
-from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, REPORTED_SEED
+from carom.reproduction.paper.figures import write_animations, write_figures
+from carom.reproduction.paper.protocols import PROTOCOLS, Protocol
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan
 from carom.reproduction.paper.tables import fits_of, overview_table
@@ -51,9 +45,10 @@ class Request(NamedTuple):
         names: beginnings of names of experiments or models; all where there are none.
         seeds: of noise, initial weights and minibatches; of measured recordings, of random crops.
         protocols: of the paper's experiments.
-        ablations: whether the paper's ablations are run too.
+        ablations: whether ablations and claims are run too, where no names are given.
         quick: whether training is shortened, to see that everything works.
         data: the folder of measured recordings.
+        workers: processes to share the work.
     """
 
     names: tuple[str, ...] = ()
@@ -62,6 +57,7 @@ class Request(NamedTuple):
     ablations: bool = False
     quick: bool = False
     data: Path | None = None
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -87,14 +83,7 @@ class Subject:
     options: tuple[str, ...] = ()
 
 
-def reproduce(
-    name: str,
-    request: Request,
-    out: Path,
-    *,
-    workers: int = 1,
-    progress: ProgressCallback | None = None,
-) -> Results:
+def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallback | None = None) -> Results:
     """Run what is not yet finished of a subject, write its results, and draw its figures.
 
     Arguments:
@@ -102,17 +91,18 @@ def reproduce(
         request: what to run.
         out: where results and figures go; finished tasks lie in a folder named after the subject, so that the
             same call continues a killed one.
-        workers: processes to share the work.
         progress: called with the fraction of the work done.
     """
     subject = SUBJECTS[name]
+    # Planned before anything is written: a wrong name leaves no folder behind.
     tasks = subject.tasks(request, out / name)
     with output_folder(out, name) as folder:
-        finished = run_tasks(tasks, workers=workers, progress=progress)
+        finished = run_tasks(tasks, workers=request.workers, progress=progress)
         results = write_results(
             out / subject.file,
             [row for result in finished for row in result["rows"]],
             command=command_line(name, request),
+            # Finished tasks may come from several devices, some of an earlier call.
             machine=", ".join(sorted({result["device"] for result in finished})),
             data_sha256=data_hash(measured_directory(request.data)) if "--data" in subject.options else None,
         )
@@ -128,23 +118,37 @@ def output_folder(out: Path, name: str) -> Iterator[Path]:
     folder = out / name
     make_folder(folder)
     with locked(out):
+        # A killed process leaves temporary files; nobody else writes here while the lock is held.
         for place in (out, folder, out / FIGURES):
             remove_leftovers(place)
         yield folder
 
 
 def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
-    trials = plan(find_experiments(request.names), request.protocols, request.seeds)
-    if request.ablations:
-        trials += plan(ABLATIONS, ("published",), request.seeds)
+    # Ablations and claims take as long as all else; without names they are run on request only.
+    known = ALL if request.names or request.ablations else EXPERIMENTS
+    trials = plan(find_names(request.names, known), request.protocols, request.seeds)
+    if not trials:
+        raise InputError("These experiments are not run under this protocol; leave --protocol out.")
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
+
+
+def _grid_tasks(request: Request, folder: Path) -> Sequence[Task]:
+    return grid_tasks(plan_grid(request.names, quick=request.quick), request.seeds, folder)
 
 
 def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> None:
     fits, figures = fits_of(results.rows), out / FIGURES
+    printed = pl.col("experiment").is_in(list(EXPERIMENTS))
+    # Drawing takes as long as some trainings: pictures are shared out too. All ablations are one.
+    parts = [*fits.filter(printed).partition_by("experiment", "protocol"), fits.filter(~printed)]
+    run_tasks([Task(_draw_part, (part, folder, figures)) for part in parts], workers=request.workers)
+    write_report(results, figures, out / "paper.html", quick=request.quick)
+
+
+def _draw_part(fits: pl.DataFrame, folder: Path, figures: Path, report: ProgressCallback) -> None:
     write_figures(fits, folder, figures)
     write_animations(fits, folder, figures)
-    write_report(results, figures, out / "paper.html", quick=request.quick)
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -165,18 +169,14 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "grid": Subject(
         "grid.json",
-        lambda request, folder: grid_tasks(
-            plan_grid(request.names, quick=request.quick), request.seeds, folder
-        ),
+        _grid_tasks,
         grid_table,
         lambda results, request, folder, out: write_grid_figure(results.rows, out / FIGURES),
         named=True,
         options=("--quick",),
     ),
     "classifier": Subject(
-        "classifier.json",
-        lambda request, folder: classifier_tasks(request.seeds, folder),
-        classifier_table,
+        "classifier.json", lambda request, folder: classifier_tasks(request.seeds, folder), classifier_table
     ),
     "bodies": Subject(
         "bodies.json",
@@ -207,6 +207,7 @@ def find_subject(
     if names and names[0] in SUBJECTS:
         subject, names = names[0], names[1:]
     else:
+        # Without a subject the names are experiments, as they were before there were subjects.
         subject = "grid" if grid else "recipe" if recipe == "carom" else "paper"
     if names and not SUBJECTS[subject].named:
         raise InputError(f"The subject {subject} is always run whole; leave the name {names[0]} out.")
@@ -224,19 +225,21 @@ def command_line(name: str, request: Request) -> str:
     """The command that gives these results.
 
     Example:
-        >>> command_line("paper", Request(("ball",), range(200, 220), ablations=True))
+        >>> command_line("paper", Request(("ball",), range(300, 320), ablations=True))
         'carom reproduce paper ball --runs 20 --ablations'
     """
     first = request.seeds[0]
     options = [f"--runs {len(request.seeds)}"]
+    # Defaults are left out, so that the same run has the same command.
     options += [f"--first-seed {first}"] * (first != SUBJECTS[name].first_seed)
     return " ".join(["carom reproduce", name, *request.names, *options, *_given(request)])
 
 
 def _given(request: Request) -> list[str]:
     """The options of a request that not every subject has, as they are typed."""
+    protocol = request.protocols[0] if len(request.protocols) == 1 else "both"
     options = {
-        f"--protocol {request.protocols[0]}": request.protocols != PROTOCOLS,
+        f"--protocol {protocol}": request.protocols != PROTOCOLS,
         "--ablations": request.ablations,
         "--quick": request.quick,
         "--data FOLDER": request.data is not None,

@@ -23,7 +23,7 @@ FITS = {
 }
 """Options of `carom fit`. The third is given a recording of the CD-Lagrange step, which both schemes try."""
 REPRODUCTIONS = {
-    "reproduce": ["damped", "--quick", "--protocol", "text"],
+    "reproduce": ["damped", "--quick"],
     "reproduce, carom": ["recipe", "pendulum.exact.start"],
 }
 """Names and options of `carom reproduce`."""

@@ -50,8 +50,8 @@ from carom.reproduction.measured.recordings import (
     read_air_track,
     read_pendulum,
 )
+from carom.reproduction.paper.panels import load_trials
 from carom.reproduction.paper.tables import fits_of
-from carom.reproduction.paper.trials import load_trials
 from carom.storage.checkpoints import Progress
 from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carom.errors import InputError
-from docs.tables import PAGES, make_tables, refreshed, replace_between
+from docs.tables import PAGES, SOURCES, make_tables, origin, refreshed, replace_between
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,6 +17,17 @@ def test_tables_are_made_from_the_results():
         text = (ROOT / page).read_text()
         assert "<!-- begin: " in text
         assert refreshed(text, tables) == text, page
+
+
+def test_every_table_says_which_version_and_commit_it_is_from():
+    tables = make_tables(ROOT)
+    for path, names in SOURCES.items():
+        document = json.loads((ROOT / path).read_text())
+        for name in names:
+            *_, last = tables[name].splitlines()
+            assert last == origin(path, document)
+            assert document["versions"]["carom"] in last
+            assert document.get("commit", document.get("source_sha256", ""))[:10] in last
 
 
 def test_a_marker_without_a_table_is_refused():

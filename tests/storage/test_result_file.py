@@ -46,7 +46,7 @@ def test_what_was_changed_is_refused(change, tmp_path):
 @pytest.mark.parametrize(
     ("folder", "command"),
     [
-        ("paper", ["damped", "--protocol", "text", "--quick"]),
+        ("paper", ["damped", "--quick"]),
         ("grid", ["oracle", "--recipe", "carom", "--grid", "--quick"]),
         ("classifier", ["classifier", "--recipe", "carom"]),
         ("recipe", ["pendulum.exact", "--recipe", "carom"]),
@@ -54,7 +54,7 @@ def test_what_was_changed_is_refused(change, tmp_path):
 )
 def test_a_damaged_result_of_a_reproduction_is_named(folder, command, tmp_path, capsys, monkeypatch):
     names = {
-        "paper": "damped-pendulum.text.CD-Lagrange",
+        "paper": "damped-pendulum.published.CD-Lagrange",
         "grid": "oracle.noise-0.bounces-1",
         "classifier": "exact.bounces-1",
         "recipe": "pendulum.exact.seeds-0-0",

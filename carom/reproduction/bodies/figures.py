@@ -11,10 +11,10 @@ from carom.systems import AbstractBoxedBalls
 
 def write_bodies_figures(folder: Path) -> list[Path]:
     """Simulate and draw all scenes; returns the paths of the PNG files and animations."""
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, (system, steps, title) in SCENES.items():
         boxed = isinstance(system, AbstractBoxedBalls)
+        # The same picture every time.
         start = system.random_start(seed=0) if boxed else system.start
         recording = simulate(system, steps=steps, step_size=STEP_SIZE, starts=[start])
         assert recording.scene is not None

@@ -78,6 +78,7 @@ def estimate(task: config.Estimation, seeds: Sequence[int], report: ProgressCall
 
 
 def _estimates(task: config.Estimation, keys: dict[str, Any], fit: Fit) -> list[dict[str, Any]]:
+    # Parameters are named in words that begin so.
     beginning = "mass" if task.quantity == "masses" else task.quantity
     found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
     estimates = np.array([np.nan if one.value is None else one.value for one in found])
@@ -118,6 +119,7 @@ def _oracle(
     if task.quantity == "masses":
         found = np.exp(fit_ball_oracle(with_masses, np.log(truth), recording, starts))
     else:
+        # The oracle may step over the bound; nobody may report e > 1.
         found = np.clip(fit_ball_oracle(with_restitution, truth, recording, starts), 0, 1)
     rows = tidy_rows(keys, {"error": _largest_error(task, found)})
     for keys_of, value in zip(_bodies(task, keys), found, strict=True):
@@ -161,11 +163,9 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
     stacked = _stacked(starts)
     truth = system.motions(stacked, steps=steps, step_size=setting.step_size)
     predicted = jax.vmap(lambda start: forecast(model, start, steps))(stacked)
-    pairs = [
-        (
-            State(predicted.position[number], predicted.velocity[number]),
-            State(jnp.asarray(truth.position[:, number]), jnp.asarray(truth.velocity[:, number])),
-        )
-        for number in range(config.TRANSFER_STARTS)
-    ]
-    return [{"paper_rmse": paper_rmse(*pair), "position_rmse": position_rmse(*pair)} for pair in pairs]
+    errors = []
+    for number in range(config.TRANSFER_STARTS):
+        one = State(predicted.position[number], predicted.velocity[number])
+        true = State(*(jnp.asarray(part[:, number]) for part in truth))
+        errors.append({"paper_rmse": paper_rmse(one, true), "position_rmse": position_rmse(one, true)})
+    return errors

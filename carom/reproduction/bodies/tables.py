@@ -19,9 +19,7 @@ def restitution_table(rows: pl.DataFrame) -> Table:
         value = published.get((group["true_restitution"][0], group["noise"][0]))
         return MISSING if value is None else number(value)
 
-    def estimates(values: pl.Series) -> str:
-        return ", ".join(f"{value:.4f}" for value in values)
-
+    # Few seeds: every estimate is shown, and no mean could hide a failure.
     fits = wide(rows.filter(experiment="restitution"))
     return tabulate(
         fits.sort("noise", "true_restitution", "seed", descending=[False, True, False]),
@@ -30,7 +28,7 @@ def restitution_table(rows: pl.DataFrame) -> Table:
             "estimates": where(
                 "model", "carom", cell("estimate", lambda x: ", ".join(f"{value:.4f}" for value in x))
             ),
-            "standard error": cell("standard_error", lambda values: number(text.summarize(values).mean)),
+            "standard error": cell("standard_error", text.average_text),
             "largest error": where("model", "carom", cell("error", text.largest_text)),
             "oracle: largest error": where("model", "oracle", cell("error", text.largest_text)),
             "set aside": cell("set_aside", lambda counts: ", ".join(f"{count:.0f}" for count in counts)),
@@ -65,6 +63,7 @@ def transfer_table(rows: pl.DataFrame) -> Table:
     """Forecasts of models learned elsewhere beside those learned in place."""
 
     def ratio(group: pl.DataFrame) -> str:
+        # Medians, since a mistimed impact makes some forecasts useless for either model.
         moved, own = (
             text.summarize(group.filter(model=model)["position_rmse"]).median
             for model in ("transferred", "in place")

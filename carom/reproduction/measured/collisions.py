@@ -77,6 +77,7 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) ->
     (before, level_before), (after, level_after) = (
         np.polyfit(time[part], position[part], 1) for part in (early, late)
     )
+    # At the impact the gap is the same on both lines, which is one equation for the instant.
     rates, levels = before - after, level_after - level_before
     instant = (levels[0] - levels[1]) / (rates[0] - rates[1])
     start = int(np.flatnonzero(early)[-1])
@@ -109,6 +110,7 @@ def predict_velocities(
     )
     offsets = jnp.asarray([[c.gap] for c in collisions], jnp.float32)
     masses = jnp.log(jnp.asarray(mass_ratios, jnp.float32))
+    # Only ratios matter; the first body has mass 1.
     masses = jnp.stack([jnp.zeros_like(masses), masses], axis=1)
     steps = max(int(c.end[-1]) - c.start for c in collisions)
     paths = np.asarray(_forecasts(model, starts, offsets, masses, steps), float)

@@ -26,9 +26,8 @@ def write_measured_figures(rows: pl.DataFrame, tasks_folder: Path, folder: Path)
     Arguments:
         rows: of `results/measured.json`.
         tasks_folder: where the tasks left their arrays.
-        folder: made where it does not exist.
+        folder: where they go.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     runs = first_crop(rows)
     arrays = load_arrays(tasks_folder, int(runs["seed"][0]))
     errors = rows.filter(experiment="pendulum", metric="energy_error")["value"]
@@ -58,6 +57,7 @@ def draw_collisions(arrays: Mapping[str, Arrays]) -> Figure:
             distance.plot(time[::3], (gap - gap.min())[::3], **DATA | {"marker": marker, "markersize": 4})
             distance.plot(time, predicted - gap.min(), color=color, linewidth=1.2, label=label)
             residual.plot(time, gap - predicted, color=color, linewidth=1.0)
+        # In milliseconds, like the axis.
         masked = 1000 * MASKED * float(np.median(np.diff(kept["slow_time"])))
         for axes in (distance, residual):
             axes.axvspan(-masked, masked, color="#EFEFEF", zorder=0)
@@ -119,6 +119,7 @@ def draw_velocities(runs: pl.DataFrame) -> Figure:
         law, constant = (
             velocities(series.filter(model=model).drop_nulls("run")) for model in (LAW, CONSTANT)
         )
+        # Equal axes: a perfect prediction lies on the diagonal.
         limit = 1.1 * np.abs(np.concatenate([true, law, constant])).max()
         axes.plot((-limit, limit), (-limit, limit), color="black", linewidth=0.8)
         marks = {"linestyle": "none", "markersize": 5, "markerfacecolor": "none"}

@@ -83,6 +83,7 @@ def read_air_track(directory: Path) -> tuple[Recording, list[Check]]:
         raise InputError(f"{path}: its runs are not those of {RECORDINGS}; copy both files again.")
     if not frame["mass_b_kg"].gt(0).all():
         raise complaint(path, "masses must be positive", "column mass_b_kg")
+    # Rider b is in front and comes first in the recording.
     ratio = pl.col("mass_a_kg") / pl.col("mass_b_kg")
     return recording, [Check(*row) for row in frame.select("bumper", ratio, *_CHECKED[2:]).iter_rows()]
 
@@ -104,6 +105,7 @@ def pendulum_recording(swing: Run) -> Recording:
     """
     assert swing.velocity is not None
     time = swing.time - swing.time[0]
+    # The median is the step, since few samples are missing.
     index = np.rint(time / np.median(np.diff(time)))
     if not index[-1] < _LONGEST * len(index):
         raise InputError("The pendulum's times have too many gaps; copy the file again.")

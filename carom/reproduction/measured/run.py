@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +21,12 @@ from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
 from carom.models import Mechanism, forecast
+from carom.reproduction.measured import collisions as lines
 from carom.reproduction.measured import configuration as config
-from carom.reproduction.measured.collisions import (
-    Collision,
-    best_constant,
-    measure_collision,
-    predict_velocities,
-    with_constant,
-)
+from carom.reproduction.measured import recordings
+from carom.reproduction.measured.collisions import Collision
 from carom.reproduction.measured.configuration import MASKED, RIDERS, SERIES, STRETCH
-from carom.reproduction.measured.recordings import (
-    Check,
-    data_hash,
-    pendulum_recording,
-    read_air_track,
-    read_pendulum,
-)
+from carom.reproduction.measured.recordings import Check
 from carom.reproduction.recipe.run import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import read_arrays, write_arrays
@@ -55,8 +46,9 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
 
     The first seed leaves arrays for the figures as well.
     """
+    # All constants, so that results are made anew when one of them changes.
     settings = [value for name, value in vars(config).items() if name.isupper()]
-    source = data_hash(data)
+    source = recordings.data_hash(data)
     tasks = []
     for seed in seeds:
         for name in SERIES:
@@ -90,16 +82,11 @@ def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
 def _run_air_track(
     data: Path, name: str, seed: int, path: Path, first: bool, report: ProgressCallback
 ) -> Result:
-    recording, checks = read_air_track(data)
+    recording, checks = recordings.read_air_track(data)
     chosen = [index for index, check in enumerate(checks) if check.bumper == name]
-    rows, arrays = run_series(
-        name,
-        [recording.runs[index] for index in chosen],
-        [checks[index] for index in chosen],
-        seed,
-        illustrated=first,
-        checkpoints=checkpoint_directory(path),
-    )
+    runs, known = [recording.runs[index] for index in chosen], [checks[index] for index in chosen]
+    checkpoints = checkpoint_directory(path)
+    rows, arrays = run_series(name, runs, known, seed, illustrated=first, checkpoints=checkpoints)
     if first:
         write_arrays(path.with_suffix(".npz"), arrays)
     return {"rows": rows}
@@ -107,6 +94,7 @@ def _run_air_track(
 
 def crop_at_random(run: Run, generator: np.random.Generator) -> Run:
     """The run without up to a quarter of its samples at its beginning, and up to a quarter at its end."""
+    # The end of the range is excluded.
     first, last = generator.integers(0, int(config.CROPPED * len(run)) + 1, 2)
     return run.part(slice(int(first), len(run) - int(last)))
 
@@ -139,10 +127,12 @@ def run_series(
         masked: samples on either side of an impact.
     """
     series, step_size = SERIES[name], float(np.median(np.diff(runs[0].time)))
+    # Series of different length are cropped independently with the same seed.
     generator = np.random.default_rng([seed, len(runs)])
     cropped = Recording(tuple(crop_at_random(run, generator) for run in runs), step_size, RIDERS)
     trimmed = around_impact(cropped, STRETCH + masked * step_size, mask=masked)
-    collisions = [measure_collision(run, RIDERS, seconds=STRETCH, masked=masked) for run in trimmed.runs]
+    measure = partial(lines.measure_collision, scene=RIDERS, seconds=STRETCH, masked=masked)
+    collisions = [measure(run) for run in trimmed.runs]
     out = left_out(len(runs))
     # A run without a detected collision can neither be learned from nor predicted; the table counts them.
     usable = np.array([collision is not None for collision in collisions])
@@ -153,6 +143,7 @@ def run_series(
         for law in config.LAWS
     }
     criteria = {law: _information_criterion(fit) for law, fit in fits.items()}
+    # The data choose, not the error on the runs left out.
     law = min(config.LAWS, key=lambda law: criteria[law])
     fit = fits[law]
     ratios = np.full(len(runs), np.nan)
@@ -182,6 +173,7 @@ def run_series(
 def _information_criterion(fit: Fit) -> float:
     """The Bayesian one of a law: how widely runs scatter about it, and what its terms cost."""
     count = sum(int(found.chosen.any()) for found in fit.impacts)
+    # Minus twice the Gaussian log-likelihood of n runs about the law is 2 n log s and a constant.
     scatter = next(p.value for p in fit.parameters if "scatter" in p.name)
     assert scatter is not None
     terms = sum(np.size(part) for part in jax.tree.leaves(fit.model.restitution))
@@ -190,6 +182,7 @@ def _information_criterion(fit: Fit) -> float:
 
 def _law_model(fit: Fit) -> Mechanism:
     """The fitted model with the law about which runs scatter, where the fit has that of the median run."""
+    # The first parameter of that name is the level of the law.
     level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
     law = jax.tree.map(lambda terms: terms.at[(0,) * terms.ndim].set(level), fit.model.restitution)
     return eqx.tree_at(
@@ -215,14 +208,15 @@ def _predictions(
     """Errors of the velocities after the collisions of runs left out, by the law and by constants."""
     known, new = ([c for i in part if (c := collisions[i]) is not None] for part in (training, tried))
     constants = {
-        CONSTANT: best_constant(model, known, ratios[training]),
-        HINDSIGHT: best_constant(model, new, ratios[tried]),
+        CONSTANT: lines.best_constant(model, known, ratios[training]),
+        HINDSIGHT: lines.best_constant(model, new, ratios[tried]),
     }
+    # By regression lines, which the law was not fitted to.
     measured = np.array([collision.after for collision in new])
-    models = {LAW: model} | {name: with_constant(model, value) for name, value in constants.items()}
+    models = {LAW: model} | {name: lines.with_constant(model, value) for name, value in constants.items()}
     rows = []
     for name, changed in models.items():
-        velocities = predict_velocities(changed, new, ratios[tried])
+        velocities = lines.predict_velocities(changed, new, ratios[tried])
         metrics = {"velocity_rmse": float(np.sqrt(np.mean((velocities - measured) ** 2)))}
         if name in constants:
             metrics["restitution"] = constants[name]
@@ -238,23 +232,14 @@ def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float |
     metrics = {f"checked_{key}": value for key, value in check._asdict().items() if key != "bumper"}
     if collision is None:
         return metrics
-    return metrics | {
-        "late_by": collision.instant - check.instant,
-        "closing_speed": collision.closing_speed,
-        "restitution": collision.restitution,
-        "mass_ratio": collision.mass_ratio,
-        "before_1": float(collision.before[0]),
-        "before_2": float(collision.before[1]),
-        "after_1": float(collision.after[0]),
-        "after_2": float(collision.after[1]),
-    }
+    metrics |= {name: getattr(collision, name) for name in ("closing_speed", "restitution", "mass_ratio")}
+    for name in ("before", "after"):
+        metrics |= {f"{name}_{1 + rider}": float(getattr(collision, name)[rider]) for rider in (0, 1)}
+    return metrics | {"late_by": collision.instant - check.instant}
 
 
 def _law(
-    keys: dict[str, Any],
-    model: Mechanism,
-    covariance: Float[np.ndarray, "terms terms"],
-    speeds: np.ndarray,
+    keys: dict[str, Any], model: Mechanism, covariance: Float[np.ndarray, "terms terms"], speeds: np.ndarray
 ) -> Rows:
     """e at some closing speeds, and its standard error."""
 
@@ -265,14 +250,13 @@ def _law(
     values = jax.vmap(at, (None, 0))(model.restitution, rates)
     (slopes,) = jax.tree.leaves(jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates))
     slopes = np.asarray(slopes).reshape(len(rates), -1)
+    # First-order propagation of the covariance of the terms.
     errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
-    return [
-        row
-        for speed, value, error in zip(speeds, values, errors, strict=True)
-        for row in tidy_rows(
-            keys | {"model": LAW, "speed": float(speed)}, {"e": float(value), "e_error": float(error)}
-        )
-    ]
+    rows = []
+    for speed, value, error in zip(speeds, values, errors, strict=True):
+        metrics = {"e": float(value), "e_error": float(error)}
+        rows += tidy_rows(keys | {"model": LAW, "speed": float(speed)}, metrics)
+    return rows
 
 
 def _illustration(fit: Fit, recording: Recording, collisions: Sequence[Collision]) -> Arrays:
@@ -314,13 +298,14 @@ def roll_out(model: Mechanism, swing: Run) -> Run:
     assert swing.velocity is not None
     index = np.rint((swing.time - swing.time[0]) / model.step_size).astype(int)
     first = (jnp.asarray(part[0], jnp.float32) for part in (swing.position, swing.velocity))
+    # Nothing of the rest is seen: this is a forecast, not a fit.
     motion = forecast(model, State(*first), int(index[-1]))
     position, velocity = (np.asarray(part, float)[index] for part in (motion.position, motion.velocity))
     return Run(swing.time, position, velocity)
 
 
 def _run_pendulum(data: Path, seeds: tuple[int, ...], path: Path, report: ProgressCallback) -> Result:
-    rows, arrays = run_pendulum(read_pendulum(data), seeds, checkpoints=checkpoint_directory(path))
+    rows, arrays = run_pendulum(recordings.read_pendulum(data), seeds, checkpoints=checkpoint_directory(path))
     write_arrays(path.with_suffix(".npz"), arrays)
     return {"rows": rows}
 
@@ -331,8 +316,8 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
     inner, validation = split(training)
 
     def fits(part: Run, variant: str) -> list[Fit]:
-        recordings = [pendulum_recording(part)] * len(seeds)
-        return fit_recordings(recordings, config.VARIANTS[variant], seeds=seeds, checkpoints=checkpoints)
+        swings = [recordings.pendulum_recording(part)] * len(seeds)
+        return fit_recordings(swings, config.VARIANTS[variant], seeds=seeds, checkpoints=checkpoints)
 
     keys = {"experiment": "pendulum", "recipe": "carom"}
     rows, errors = [], {}
@@ -341,17 +326,14 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
         errors[variant] = float(np.mean(tried))
         for seed, error in zip(seeds, tried, strict=True):
             rows += tidy_rows(keys | {"model": variant, "seed": seed}, {"validation_error": error})
+    # By the training data alone; the last fifth is rolled out once.
     chosen = min(errors, key=lambda variant: errors[variant])
     found = fits(training, chosen)
     motions = [roll_out(fit.model, test) for fit in found]
     for seed, fit, motion in zip(seeds, found, motions, strict=True):
-        metrics = {
-            "energy_error": energy_error(motion, test),
-            "angle_rmse": float(np.sqrt(np.mean((motion.position - test.position) ** 2))),
-        }
-        rows += tidy_rows(
-            keys | {"model": chosen, "seed": seed}, metrics | fit_metrics(fit) | parameter_metrics(fit)
-        )
+        metrics = fit_metrics(fit) | parameter_metrics(fit) | {"energy_error": energy_error(motion, test)}
+        metrics["angle_rmse"] = float(np.sqrt(np.mean((motion.position - test.position) ** 2)))
+        rows += tidy_rows(keys | {"model": chosen, "seed": seed}, metrics)
     angles = np.linspace(swing.position.min(), swing.position.max(), 101)
     slopes = jax.vmap(found[0].model.slope)(jnp.asarray(angles, jnp.float32)[:, None, None])
     arrays = {"slope": np.stack([angles, np.asarray(slopes)[:, 0, 0]])}

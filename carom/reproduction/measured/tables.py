@@ -20,7 +20,8 @@ _LAWS = {0.0: "constant", 1.0: "e(u)"}
 def errors_table(rows: pl.DataFrame) -> Table:
     """Velocities after the collisions of runs left out: by the law, and by the best constant."""
     fits = air_track(rows)
-    error, restitution = (cell(metric, _mean) for metric in ("velocity_rmse", "restitution"))
+    error, restitution = (cell(metric, text.average_text) for metric in ("velocity_rmse", "restitution"))
+    # How much the random crops matter, in the worst series.
     spread = max(_spread(group) for _, group in fits.filter(model=LAW).group_by("experiment"))
     return tabulate(
         fits,
@@ -52,6 +53,7 @@ def parameters_table(rows: pl.DataFrame) -> Table:
         def show(group: pl.DataFrame) -> str:
             seen = group.filter(left_out=0)["closing_speed"].drop_nulls().to_list()
             found = group.filter(speed=speed)
+            # Outside the speeds of the runs the law would be an extrapolation.
             known = len(found) and min(seen) <= speed <= max(seen)
             return mean_and_error(found["e"][0], found["e_error"][0]) if known else MISSING
 
@@ -90,6 +92,7 @@ def masses_table(rows: pl.DataFrame) -> Table:
         def show(group: pl.DataFrame) -> str:
             runs = group.drop_nulls("closing_speed").sort("closing_speed")
             shares = runs["mass_ratio"] / runs["checked_mass_ratio"]
+            # Halves of the runs and not of the range of speeds, so that both means are of as many.
             middle = len(shares) // 2
             return text.mean_text(shares[middle:] if number else shares[:middle])
 
@@ -154,6 +157,7 @@ def pendulum_table(rows: pl.DataFrame) -> Table:
         ),
         labels={"model": {name: f"recipe carom, {name}" for name in VARIANTS}},
     )
+    # Published numbers have no value on our validation part.
     published = [
         (f"{name} (published)", mean_and_error(*found), MISSING) for name, found in PUBLISHED.items()
     ]
@@ -198,10 +202,6 @@ def _spread(group: pl.DataFrame) -> float:
 def _count(group: pl.DataFrame, *, left_out: bool) -> str:
     """Runs in which a collision was detected."""
     return str(group.filter(pl.col("left_out") == left_out)["closing_speed"].count())
-
-
-def _mean(values: pl.Series) -> str:
-    return number(text.summarize(values).mean)
 
 
 def _with_error(metric: str, unit: float = 1.0) -> Cell:

@@ -4,21 +4,95 @@ Curves of a model are those of the seed whose error is the median one; a band sp
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
+from carom.digits import number
 from carom.plotting.style import DATA, line, line_style, marked_line
-from carom.reproduction.paper.experiments import ORACLE
-from carom.reproduction.paper.trials import FinishedTrial, Trials
+from carom.reproduction.paper.experiments import ALL, ORACLE
+from carom.reproduction.paper.protocols import PaperNumber
+from carom.reproduction.paper.run import trial_stem
+from carom.storage.result_file import read_arrays, unreadable
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import Trajectory
 
 Samples = Float[np.ndarray, "samples"]
 ORACLE_COLOR = "#707070"
+REQUIRED = {"time", "data_time", "forecast_position", "forecast_velocity"} | {
+    f"{kind}_{name}" for kind in ("truth", "data") for name in ("position", "velocity")
+}
+
+
+@dataclass(frozen=True)
+class FinishedTrial:
+    """One model of an experiment under one protocol.
+
+    Arguments:
+        model: its name in tables and figures.
+        seeds: in the order of `errors` and of the arrays.
+        errors: of every seed; infinite where the forecast diverged.
+        paper: the printed number.
+        arrays: what `carom.reproduction.paper.scores.figure_arrays` kept; nothing of the oracle, and where
+            only errors are drawn.
+    """
+
+    model: str
+    seeds: tuple[int, ...]
+    errors: tuple[float, ...]
+    paper: PaperNumber | None
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def median_index(self) -> int:
+        """The position of the seed with the median error; of an even number, of the lower in the middle."""
+        return int(np.argsort(self.errors, kind="stable")[(len(self.errors) - 1) // 2])
+
+    @property
+    def forecast(self) -> tuple[np.ndarray, np.ndarray]:
+        """Position and velocity of the median seed."""
+        index = self.median_index
+        return self.arrays["forecast_position"][index], self.arrays["forecast_velocity"][index]
+
+
+Trials = dict[str, FinishedTrial]
+"""The models of one experiment and protocol, by name."""
+
+
+def load_errors(fits: pl.DataFrame, experiment: str, protocol: str) -> Trials:
+    """The errors of every model of an experiment, the oracle included."""
+    found = {}
+    chosen = fits.filter(experiment=experiment, protocol=protocol)
+    for (model,), rows in chosen.group_by("model", maintain_order=True):
+        trained = ALL[experiment].trained.get(str(model))
+        errors = rows["paper_rmse"].fill_nan(np.inf)
+        paper = trained.paper if trained else None
+        found[str(model)] = FinishedTrial(str(model), tuple(rows["seed"]), tuple(errors), paper)
+    return found
+
+
+def load_trials(fits: pl.DataFrame, folder: Path, experiment: str, protocol: str) -> Trials:
+    """The same with the arrays that lie in `folder`, without the oracle."""
+    found = {}
+    for model, trial in load_errors(fits, experiment, protocol).items():
+        if model == ORACLE:
+            continue
+        path = folder / f"{trial_stem(experiment, protocol, model)}.npz"
+        if not path.exists():
+            raise unreadable(path.with_suffix(".json"), "the arrays that belong to it are missing")
+        arrays = read_arrays(path)
+        # Arrays of another set of seeds would be drawn under the wrong numbers.
+        lengths = {len(arrays[name]) for name in arrays if name.startswith("forecast")}
+        if not arrays.keys() >= REQUIRED or lengths != {len(trial.seeds)}:
+            raise unreadable(path, "it does not hold the arrays of these seeds")
+        found[model] = replace(trial, arrays=arrays)
+    return found
 
 
 class Names(NamedTuple):
@@ -43,6 +117,7 @@ def draw_phase(axes: Axes, group: Trials, names: Names, *, body: int, title: str
         {kind: arrays[f"{kind}_{name}"][:, body, 0] for kind in ("truth", "data")}
         for name in ("position", "velocity")
     )
+    # The models do not set the range: one that diverges would squeeze all others.
     horizontal, vertical = _limits([*position.values()], 0.12), _limits([*velocity.values()], 0.12)
     axes.plot(position["data"], velocity["data"], **DATA, rasterized=True)
     axes.plot(position["truth"], velocity["truth"], **line("truth"))
@@ -57,7 +132,9 @@ def draw_position(axes: Axes, group: Trials, names: Names) -> None:
     arrays = _first(group)
     time, truth, data = arrays["time"], arrays["truth_position"], arrays["data_position"][:, 0, 0]
     limits = _limits([truth[:, 0, 0], data], 0.12)
-    axes.plot(time, data, **DATA, rasterized=True)
+    # Independent trajectories have no place on the time axis of the scored motion.
+    if np.all(np.diff(arrays["data_time"]) > 0):
+        axes.plot(arrays["data_time"], data, **DATA, rasterized=True)
     axes.plot(time, truth[:, 0, 0], **line("truth"))
     for name, trial in group.items():
         _draw_curve(axes, name, time, _inside(trial.forecast[0][:, 0, 0], limits))
@@ -120,12 +197,10 @@ def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -
         axes.plot(time[touch], np.full(touch.sum(), 1.2), "kv", markersize=4)
     axes.set(ylim=(-0.08, 1.3), xlim=(arrays["time"][0], arrays["time"][-1]))
     axes.set_yticks((0, 0.5, 1), ("0", "½", "1"))
+    # Over all seeds, since one seed with a false contact spoils its forecast.
     highest = float(np.max(probability, where=np.isfinite(probability), initial=0.0))
-    digits = f"{highest:.3f}" if highest >= 0.0005 or highest == 0 else f"{highest:.0e}"
-    text = f"{trial.model}: at most {digits} (all seeds)"
-    axes.annotate(
-        text, (0, 1), xytext=(0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=8
-    )
+    text = f"{trial.model}: at most {number(highest)} (all seeds)"
+    axes.text(0, 1.03, text, transform=axes.transAxes, fontsize=8)
     axes.set_title("probability of touch on the true states" if first else " ", pad=16 if first else 3)
     axes.tick_params(labelbottom=last)
     if last:
@@ -138,8 +213,8 @@ def draw_errors(
     """One row per model on a logarithmic axis.
 
     Dots are seeds and the long tick is their median. The diamond is the paper's number, with its standard
-    error where it printed one. What lies outside the axis, such as the oracle of a recording without noise or
-    a forecast that diverged, is an arrow at the edge. `like` names a model whose style all rows have.
+    error where it printed one. Arrows at the edge lie outside the axis, such as forecasts that diverged.
+    `like` names a model whose style all rows have.
     """
     low, high = _error_range(trials)
     for row, (name, trial) in enumerate(trials.items()):
@@ -150,58 +225,37 @@ def draw_errors(
         _draw_row(axes, row, trial.errors, (low, high), color=color, marker=marker)
         if trial.paper is not None:
             diamond = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "black"}
-            value, error = trial.paper
-            axes.errorbar(value, row + 0.34, xerr=error, capsize=3, linewidth=1.0, zorder=4, **diamond)
+            axes.errorbar(
+                trial.paper.value, row + 0.34, xerr=trial.paper.standard_error, capsize=3, zorder=4, **diamond
+            )
     axes.set_xscale("log")
     axes.set(xlim=(low, high), ylim=(len(trials) - 0.5, -0.5), xlabel="error (paper's RMSE)", title=title)
-    labels = [name.replace(" (", "\n(") if len(name) > 14 else name for name in trials]
-    axes.set_yticks(range(len(trials)), labels)
+    axes.set_yticks(range(len(trials)), [name.replace(" (", "\n(") for name in trials])
     axes.grid(axis="y", visible=False)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter("{x:g}")
     # Few decades leave too few labels: those in between are written too.
     if high / low < 100:
         axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-        axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter("{x:g}")
 
 
 def _draw_row(
     axes: Axes, row: int, errors: Sequence[float], limits: tuple[float, float], *, color: str, marker: str
 ) -> None:
-    low, high = limits
     values = np.array(errors, float)
     # The same scatter every time, and neighbours in rank never on one line.
     heights = row + 0.24 * np.resize([0.0, 0.7, -0.7, 1.0, -1.0, 0.35, -0.35], len(values))
-    inside = (values > low) & (values < high)
+    low, high = (values <= limits[0]), ~(values < limits[1])
     edge = {"markeredgecolor": "white", "markeredgewidth": 0.4} if marker not in "x+" else {}
-    axes.plot(
-        values[inside],
-        heights[inside],
-        linestyle="none",
-        marker=marker,
-        color=color,
-        markersize=6,
-        alpha=0.85,
-        **edge,
-    )
-    for outside, symbol, place, side in (
-        (values <= low, "<", low, "left"),
-        (~(values < high), ">", high, "right"),
-    ):
-        if outside.any():
-            axes.plot(
-                place, row, marker=symbol, color=color, markersize=7, clip_on=False, markeredgecolor="black"
-            )
-            axes.annotate(
-                f"{outside.sum()} of {len(values)}",
-                (place, row - 0.34),
-                xytext=(4 if side == "left" else -4, 0),
-                textcoords="offset points",
-                ha=side,
-                va="center",
-                fontsize=8,
-            )
+    for chosen, symbol in ((~low & ~high, marker), (low, "<"), (high, ">")):
+        if not chosen.any():  # an empty curve breaks constrained layout
+            continue
+        # What lies outside, or diverged, is an arrow at the edge.
+        places = np.clip(np.nan_to_num(values[chosen], nan=np.inf), *limits)
+        style = {"marker": symbol, "color": color, "markersize": 6, "alpha": 0.85, **edge}
+        axes.plot(places, heights[chosen], linestyle="none", clip_on=False, **style)
     median = float(np.median(values))
-    if low < median < high:
+    if limits[0] < median < limits[1]:
         axes.plot([median, median], [row - 0.36, row + 0.36], color="black", linewidth=1.4, zorder=3)
 
 

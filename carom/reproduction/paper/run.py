@@ -1,6 +1,6 @@
-"""Running the paper's experiments: all seeds of a model train together, and what is finished is kept."""
+"""Running the paper's experiments: models of one shape train together, and what is finished is kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,20 +8,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from carom.data import Recording, add_noise
-from carom.data.recording import run_from_trajectory
+from carom.data import Recording
 from carom.evaluation import fit_oracle, paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.models import MODELS, forecast_many
-from carom.reproduction.paper.experiments import ABLATIONS, ORACLE, Experiment, Protocol
-from carom.reproduction.paper.published import published_motion
-from carom.reproduction.paper.scores import figure_arrays, held_out_starts, score, single
+from carom.models import MODELS, AbstractModel, forecast_many
+from carom.reproduction.paper.data import held_out_starts, motion_of, record, single
+from carom.reproduction.paper.experiments import ALL, ORACLE, Experiment
+from carom.reproduction.paper.protocols import HYPERPARAMETERS, NO_TOUCH_KIND, Hyperparameters, Protocol
+from carom.reproduction.paper.scores import figure_arrays, score
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import write_arrays
 from carom.systems import AbstractSystem
-from carom.training import train_many
+from carom.training import TrainingSettings, train_many
 from carom.types import State, Trajectory
 
 ORACLE_COST = 0.1
@@ -33,7 +33,7 @@ class Trial:
     """One model of one experiment under one protocol, with all its seeds."""
 
     experiment_name: str
-    experiment: Experiment
+    whole: Experiment
     protocol: Protocol
     model_name: str
     seeds: tuple[int, ...]
@@ -43,54 +43,89 @@ class Trial:
         return f"{self.experiment_name}, {self.protocol}, {self.model_name}"
 
     @property
+    def experiment(self) -> Experiment:
+        """With the recordings of this model."""
+        return self.whole.of_model(self.model_name)
+
+    @property
+    def settings(self) -> TrainingSettings:
+        return self.experiment.settings(self.protocol, self.model_name)
+
+    @property
+    def row(self) -> Hyperparameters:
+        return HYPERPARAMETERS[self.protocol][self.experiment.trained[self.model_name].kind]
+
+    @property
+    def stem(self) -> str:
+        return trial_stem(self.experiment_name, self.protocol, self.model_name)
+
+    @property
+    def windows(self) -> int:
+        """Of one recording."""
+        settings = self.settings
+        # The last sample of the published recording is not used.
+        samples = self.experiment.samples(self.protocol) - (self.protocol == "published")
+        return (samples - settings.horizon - 1) // settings.stride + 1
+
+    @property
     def gradient_steps(self) -> int:
         """Updates of the weights, of all seeds together."""
-        settings = self.experiment.settings(self.protocol, self.model_name)
-        windows = (self.experiment.samples(self.protocol) - settings.horizon - 1) // settings.stride + 1
-        return settings.epochs * -(-windows // settings.batch_size) * len(self.seeds)
+        return self.settings.epochs * -(-self.windows // self.settings.batch_size) * len(self.seeds)
 
     @property
     def cost(self) -> float:
         """Work to do, for the order of tasks and the estimate of the time left."""
-        return float(self.gradient_steps * self.experiment.settings(self.protocol, self.model_name).horizon)
+        return float(self.gradient_steps * self.settings.horizon)
 
     def shortened(self, share: float) -> "Trial":
         """The same with a share of the epochs."""
-        experiment = self.experiment
-        epochs = max(1, round(share * experiment.epochs))
-        published = max(1, round(share * experiment.published_epochs))
-        return replace(self, experiment=replace(experiment, epochs=epochs, published_epochs=published))
+        epochs = {
+            name: max(1, round(share * getattr(self.whole, name))) for name in ("epochs", "published_epochs")
+        }
+        return replace(self, whole=replace(self.whole, **epochs))
+
+    @property
+    def shape(self) -> str:
+        """The same for trials that one compiled program trains together: they may differ in ℓ² and data."""
+        trained, settings = self.experiment.trained[self.model_name], replace(self.settings, l2=0.0)
+        data = (self.experiment_name, self.windows, self.experiment.true_window_starts)
+        options = self.experiment.options(self.protocol, self.model_name)
+        return fingerprint(trained.kind, settings, options, trained.scene, self.row.contacts, data)
 
     @property
     def fingerprint(self) -> str:
         """Changes with everything that the result depends on."""
-        settings = self.experiment.settings(self.protocol, self.model_name)
-        options = self.experiment.options(self.protocol, self.model_name)
-        return fingerprint(self.experiment, self.protocol, self.model_name, self.seeds, settings, options)
+        return fingerprint(
+            self.experiment, self.protocol, self.model_name, self.seeds, self.settings, self.row
+        )
 
 
-def plan(
-    experiments: Mapping[str, Experiment], protocols: Sequence[Protocol], seeds: Sequence[int]
-) -> list[Trial]:
+def plan(names: Iterable[str], protocols: Sequence[Protocol], seeds: Sequence[int]) -> list[Trial]:
     """All trials of some experiments."""
     return [
-        Trial(name, experiment, protocol, model, tuple(seeds))
-        for name, experiment in experiments.items()
+        Trial(name, ALL[name], protocol, model, tuple(seeds))
+        for name in names
         for protocol in protocols
-        for model in experiment.trained
+        if protocol in ALL[name].protocols
+        for model in ALL[name].trained
     ]
 
 
 def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Task]:
-    """The training of every trial, and the oracle of every experiment and protocol."""
-    tasks: list[Task] = []
+    """The training of every trial, and the oracle of every printed experiment and protocol."""
+    together: dict[str, list[Trial]] = {}
     recorded: dict[tuple[str, Protocol], Trial] = {}
     for trial in trials:
-        path = folder / f"{trial_stem(trial.experiment_name, trial.protocol, trial.model_name)}.json"
-        tasks.append(Task(_train, (trial, path), trial.cost, path, trial.fingerprint))
-        # Without noise the oracle is the truth, and an ablation has the recordings of its experiment.
-        if trial.experiment.noise > 0 and trial.experiment_name not in ABLATIONS:
+        together.setdefault(trial.shape, []).append(trial)
+        # Without noise the oracle is the truth. Many short trajectories tell it what one run of as many
+        # samples does, which is far quicker to simulate.
+        if trial.experiment.noise > 0 and trial.whole.printed and trial.protocol != "text":
             recorded.setdefault((trial.experiment_name, trial.protocol), trial)
+    tasks: list[Task] = []
+    for group in together.values():
+        path = folder / f"{group[0].stem}.json"
+        mark = fingerprint(*(trial.fingerprint for trial in group))
+        tasks.append(Task(_train, (group, path), sum(trial.cost for trial in group), path, mark))
     for (name, protocol), trial in recorded.items():
         # Without the models and their epochs, which the oracle does not depend on.
         known = replace(trial.experiment, epochs=0, published_epochs=0, trained={})
@@ -111,86 +146,87 @@ def trial_stem(experiment: str, protocol: str, model: str) -> str:
     return f"{experiment}.{protocol}.{'_'.join(words)}"
 
 
-def record(experiment: Experiment, protocol: Protocol, seed: int) -> tuple[Recording, Trajectory]:
-    """The noisy recording of one seed, and the motion behind it."""
-    motion = _motion(experiment, protocol, experiment.system, experiment.system.start)
-    scene = experiment.system.scene(velocity_grid="sample", projection=experiment.projection)
-    clean = Recording((run_from_trajectory(motion, scene),), experiment.step_size, scene)
-    return add_noise(clean, experiment.noise, seed=seed), motion
-
-
-def _motion(experiment: Experiment, protocol: Protocol, system: AbstractSystem, start: State) -> Trajectory:
-    return published_motion(
-        system,
-        start,
-        experiment.samples(protocol) - 1,
-        experiment.step_size,
-        grid_stretch=experiment.grid_stretch if protocol == "published" else 1.0,
-    )
-
-
-def _train(trial: Trial, path: Path, report: ProgressCallback) -> Result:
-    """Train all seeds of a trial; rows of metrics are returned, arrays for the figures are written."""
-    experiment, protocol, name = trial.experiment, trial.protocol, trial.model_name
-    trained, system = experiment.trained[name], experiment.system
-    settings, options = experiment.settings(protocol, name), experiment.options(protocol, name)
-    recordings = [_with_scene(record(experiment, protocol, seed)[0], trained.scene) for seed in trial.seeds]
+def _train(group: Sequence[Trial], path: Path, report: ProgressCallback) -> Result:
+    """Train all seeds of trials of one shape; metrics are returned, arrays for figures are written."""
+    members = [(trial, seed) for trial in group for seed in trial.seeds]
+    recordings = [record(trial.experiment, trial.protocol, seed) for trial, seed in members]
     models = [
-        MODELS[trained.model].for_recording(recording, key=jax.random.key(seed), **options)
-        for recording, seed in zip(recordings, trial.seeds, strict=True)
+        untrained(trial.experiment, trial.protocol, trial.model_name, recording, seed)
+        for (trial, seed), recording in zip(members, recordings, strict=True)
     ]
     fits = train_many(
         models,
         recordings,
-        settings,
-        seeds=trial.seeds,
+        [trial.settings for trial, _ in members],
+        seeds=[seed for _, seed in members],
         progress=report,
         checkpoints=checkpoint_directory(path),
     )
-    starts = [single(system.start), *held_out_starts(system)]
-    # The truth of the recorded start is in double precision, as the data are.
-    truths = [_motion(experiment, protocol, system, start) for start in [system.start, *starts[1:]]]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
-    predicted = [forecast_many(fit.model, stacked, experiment.samples(protocol) - 1) for fit in fits]
-    has_contacts = trained.model in ("cd-lagrange", "contact-resnet")
-    keys = _keys(trial, name) | {"recipe": "paper", "touch": settings.touch if has_contacts else "none"}
     rows = []
-    for seed, fit, motions in zip(trial.seeds, fits, predicted, strict=True):
-        metrics = score(fit.model, system, motions, truths) | {"seconds": fit.seconds / len(fits)}
-        rows += tidy_rows(keys | {"seed": seed}, metrics)
-    arrays = figure_arrays(system, truths[0], recordings[0].runs[0], [fit.model for fit in fits], predicted)
-    write_arrays(path.with_suffix(".npz"), arrays)
+    for number, trial in enumerate(group):
+        part = slice(number * len(trial.seeds), (number + 1) * len(trial.seeds))
+        found = [fit.model for fit in fits[part]]
+        rows += _score(trial, recordings[part][0], found, fits[0].seconds / len(fits), path)
     return {"rows": rows}
+
+
+def _score(
+    trial: Trial, recording: Recording, models: list[AbstractModel], seconds: float, path: Path
+) -> list[dict]:
+    experiment, system = trial.experiment, trial.experiment.system
+    starts = [single(experiment.start), *held_out_starts(system)]
+    # The truth of the recorded start is in double precision, as the data are.
+    truths = [
+        motion_of(experiment, trial.protocol, system, start) for start in [experiment.start, *starts[1:]]
+    ]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
+    predicted = [forecast_many(model, stacked, len(truths[0].time) - 1) for model in models]
+    touch = "observed" if trial.row.contacts == "touch" else "none"
+    keys = _keys(trial, trial.model_name) | {"recipe": "paper", "touch": touch}
+    rows = []
+    for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
+        metrics = score(model, system, motions, truths) | {"seconds": seconds}
+        rows += tidy_rows(keys | {"seed": seed}, metrics)
+    # One file per trial, though trials of a group were trained together.
+    arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
+    write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
+    return rows
+
+
+def untrained(
+    experiment: Experiment, protocol: Protocol, name: str, recording: Recording, seed: int
+) -> AbstractModel:
+    """One of the models of an experiment with random weights, for a recording."""
+    trained = experiment.trained[name]
+    assert recording.scene is not None
+    # What the model is told may differ from what made the data.
+    scene = replace(recording.scene, **trained.scene)
+    # A contact function that is identically 0 is the same as no candidates for contact.
+    if HYPERPARAMETERS[protocol][trained.kind].contacts == "identically 0":
+        scene = scene.without_contacts()
+    model = MODELS["cd-lagrange" if trained.kind == NO_TOUCH_KIND else trained.kind]
+    options = experiment.options(protocol, name)
+    return model.for_recording(recording.with_scene(scene), key=jax.random.key(seed), **options)
 
 
 def _fit_oracles(trial: Trial, report: ProgressCallback) -> Result:
     """The error of the true equations with gravity fitted to each seed's recording."""
     experiment, protocol = trial.experiment, trial.protocol
-    system, start = experiment.system, experiment.system.start
+    system, start = experiment.system, experiment.start
 
     def solve(candidate: AbstractSystem, start: State, steps: int) -> Trajectory:
-        return _motion(experiment, protocol, candidate, start)
+        return motion_of(experiment, protocol, candidate, start, steps)
 
-    rows = []
+    truth, rows = motion_of(experiment, protocol, system, start), []
     for done, seed in enumerate(trial.seeds):
         report(done / len(trial.seeds))
-        recording, truth = record(experiment, protocol, seed)
+        recording = record(experiment, protocol, seed)
         fit = fit_oracle(system, recording, bounds={"gravity": (9.0, 10.6)}, solve=solve)
-        error = paper_rmse(_motion(experiment, protocol, fit.system, start), truth)
+        error = paper_rmse(motion_of(experiment, protocol, fit.system, start), truth)
         rows += tidy_rows(_keys(trial, ORACLE) | {"seed": seed}, {"paper_rmse": error})
     return {"rows": rows}
 
 
 def _keys(trial: Trial, model: str) -> dict[str, Any]:
-    return {
-        "experiment": trial.experiment_name,
-        "model": model,
-        "protocol": trial.protocol,
-        "truth": "published",
-    }
-
-
-def _with_scene(recording: Recording, changes: dict[str, Any]) -> Recording:
-    """The recording with a changed scene."""
-    assert recording.scene is not None
-    return recording.with_scene(replace(recording.scene, **changes)) if changes else recording
+    keys = {"experiment": trial.experiment_name, "model": model}
+    return keys | {"protocol": trial.protocol, "truth": "published"}

@@ -1,42 +1,35 @@
-"""The paper's numbers beside ours: a table for every experiment, and whether they are reproduced."""
+"""The paper's numbers beside ours: a table for every experiment, and whether they agree."""
 
 from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-from carom.digits import MISSING, number
+import carom.evaluation.tables as text
+from carom.digits import MISSING, number, signed
 from carom.errors import InputError
+from carom.evaluation import statistics
 from carom.evaluation.results import wide
-from carom.evaluation.tables import (
-    Table,
-    arrange,
-    cell,
-    largest_text,
-    mean_text,
-    measured,
-    median_text,
-    share_text,
-    summarize,
-    tabulate,
-)
-from carom.reproduction.paper.experiments import (
-    ALL,
-    EXPERIMENTS,
-    NO_TOUCH,
-    ORACLE,
-    OURS,
-    PROTOCOLS,
-    PaperNumber,
-)
+from carom.evaluation.statistics import LEVEL, Difference, paired, share_with_interval
+from carom.evaluation.tables import Cell, Table, cell, tabulate
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, ORACLE, OURS
+from carom.reproduction.paper.protocols import DATA, HYPERPARAMETERS, PROTOCOLS, PaperNumber
 
 LABELS = {"experiment": {name: experiment.label for name, experiment in ALL.items()}}
+_BY = {"experiment": "experiment", "model": "model"}
+_MEAN, _MEDIAN = cell("paper_rmse", text.mean_text), cell("paper_rmse", text.median_text)
+PAPER_RUNS = 5
+"""Behind every mean of the paper's tables."""
+_FAULTS = ("mistimed", "missed", "spurious")
 
 
 def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per model and seed in the paper's order, with the metrics and what they are compared with.
 
     Added columns: `paper` and `paper_error`, as printed; `ours` and `ours_paper`, the error of CD-Lagrange on
-    the same recording and its printed number.
+    the same recording and its printed number; `faults`, impacts that are mistimed, missed or spurious.
     """
     printed = pl.DataFrame(
         [
@@ -50,12 +43,17 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     )
     fits = wide(rows).join(printed, on=["experiment", "model"], how="left")
     keys = ["experiment", "protocol", "seed"]
+    # Models with the same seed have the same noisy recording: comparisons are paired.
     ours = fits.filter(model=OURS).select(*keys, ours="paper_rmse", ours_paper="paper")
     fits = fits.join(ours, on=keys, how="left")
+    absent = [name for name in (*_FAULTS, "impacts") if name not in fits.columns]
+    fits = fits.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
+    fits = fits.with_columns(faults=pl.sum_horizontal(*_FAULTS, ignore_nulls=False))
+    # Ours first, baselines as the paper lists them, the oracle last.
     models = dict.fromkeys(
         [OURS, NO_TOUCH, *(model for one in ALL.values() for model in one.trained), ORACLE]
     )
-    return arrange(fits, experiment=ALL, protocol=PROTOCOLS, model=models)
+    return text.arrange(fits, experiment=ALL, protocol=PROTOCOLS, model=models)
 
 
 def experiment_table(fits: pl.DataFrame, experiment: str) -> Table:
@@ -70,77 +68,86 @@ def experiment_table(fits: pl.DataFrame, experiment: str) -> Table:
         {
             "seeds": lambda group: str(group.height),
             "paper": _printed,
-            "ours: mean ± s.e.": cell("paper_rmse", mean_text),
-            "ours: median": cell("paper_rmse", median_text),
+            "ours: mean ± s.e.": _MEAN,
+            "ours: median": _MEDIAN,
             "against the paper": _against,
             "impacts: mistimed / missed / spurious of true": _impacts,
-            "held-out median": cell("held_out_median", median_text),
-            "∂U/∂q: median error": cell("slope_rmse", median_text),
-            f"learned damping (true {ALL[experiment].system.damping:g})": cell("damping", mean_text),
+            "held-out median": cell("held_out_median", text.median_text),
+            "∂U/∂q: median error": cell("slope_rmse", text.median_text),
+            "energy at the end, relative error": cell("energy_error", _quartiles),
+            f"learned damping (true {ALL[experiment].system.damping:g})": cell("damping", text.mean_text),
+            "learned mass ratio (true 1)": cell("mass_ratio", text.mean_text),
+            "coupling of masses (true 0)": cell("mass_coupling", text.mean_text),
         },
         caption=f"{ALL[experiment].label}: error over seeds.",
     ).without_empty_columns()
 
 
 def summary_tables(fits: pl.DataFrame) -> list[Table]:
-    """What is reproduced: printed tables, printed figures, the order of models, the failure without touch."""
+    """Agreement with the paper, the order of models, mistimed impacts, no touch, and energy."""
     kept = fits.filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
     touch, in_table = pl.col("model") != NO_TOUCH, pl.col("paper_error").is_not_null()
-    by = {"experiment": "experiment", "model": "model"}
+    # The oracle is no competitor, and without touch there is a table of its own.
+    others = touch & ~pl.col("model").is_in([OURS, ORACLE])
     tables = [
-        tabulate(
+        _summary(
             kept.filter(in_table),
-            by,
-            {
-                "paper": _printed,
-                "ours, {protocol}": cell("paper_rmse", mean_text),
-                "reproduced": _reproduced,
-            },
-            caption=(
-                "Printed tables: mean ± standard error over all seeds. A row is reproduced where our mean is "
-                "at or below the printed mean plus its standard error."
-            ),
-            labels=LABELS,
+            {"paper": _printed, "ours, {protocol}": _MEAN, "{protocol}": _against},
+            "Printed tables: means ± standard errors compared by Welch's t, two-sided at 5 %: ours "
+            "less the printed mean over five runs, with 95 % interval. Six such tests of equal things show a "
+            "difference in one case of four.",
         ),
-        # Without touch the printed number is a failure, and stands in the last table.
-        tabulate(
+        # Without touch the printed number is a failure, and stands in a table of its own.
+        _summary(
             kept.filter(touch, ~in_table, pl.col("paper").is_not_null()),
-            by,
-            {
-                "paper": _printed,
-                "at or below, {protocol}": lambda group: share_text(group["paper_rmse"] <= group["paper"]),
-                "median, {protocol}": cell("paper_rmse", median_text),
-            },
-            caption="Printed figures: seeds whose error is at or below the number of the paper's single run.",
-            labels=LABELS,
+            {"paper": _printed, "median, {protocol}": _MEDIAN, "{protocol}": _against},
+            "Printed figures are single runs: the rank of the printed number among our seeds, with the "
+            "two-sided probability of a rank as extreme, which cannot be less than 2/(seeds + 1).",
         ),
-        tabulate(
-            kept.filter(touch, ~pl.col("model").is_in([OURS, ORACLE])).drop_nulls("ours"),
-            by | {"model": "baseline"},
+        _summary(
+            kept.filter(others).drop_nulls("ours"),
             {
                 "CD-Lagrange in the paper": _order_in_paper,
-                "below, {protocol}": lambda group: share_text(group["ours"] < group["paper_rmse"]),
+                "CD-Lagrange − baseline, {protocol}": _paired,
+                "below, {protocol}": _below,
             },
-            caption="The order of models: seeds in which the error of CD-Lagrange is below the baseline's.",
-            labels=LABELS,
+            "The order of models: paired differences of errors on the same recordings, mean with 95 % "
+            "interval, and seeds in which CD-Lagrange is below the baseline, with the exact interval.",
         ),
-        tabulate(
+        _summary(
+            kept.filter(pl.col("impacts") > 0),
+            {
+                "all impacts right, {protocol}": lambda group: share_with_interval(group["faults"] == 0),
+                "median error there, {protocol}": _median_where(pl.col("faults") == 0),
+                "elsewhere, {protocol}": _median_where(pl.col("faults") > 0),
+            },
+            "Errors are bimodal where impacts may be mistimed: seeds whose forecast has every impact at its "
+            "sample, with the exact 95 % interval, and the median error of these and of the other seeds.",
+        ),
+        _summary(
             kept.filter(~touch).drop_nulls("ours"),
-            {"experiment": "experiment", "protocol": "protocol"},
             {
                 "paper: with / without": lambda group: f"{group['ours_paper'][0]} / {_printed(group)}",
-                "our medians: with / without": lambda group: (
-                    f"{median_text(group['ours'])} / {median_text(group['paper_rmse'])}"
+                "our medians, {protocol}": lambda group: (
+                    f"{text.median_text(group['ours'])} / {text.median_text(group['paper_rmse'])}"
                 ),
-                "seeds worse without": lambda group: share_text(group["ours"] < group["paper_rmse"]),
-                "impacts missed without": _missed,
-                "highest probability of touch": cell("highest_contact_probability", largest_text),
+                "with − without, {protocol}": _paired,
+                "worse without, {protocol}": _below,
             },
-            caption="CD-Lagrange trained without the touch signal: the paper reports that it fails.",
-            labels=LABELS,
+            "CD-Lagrange trained without the touch signal: the paper reports that it fails.",
+        ),
+        _summary(
+            kept.filter(pl.col("model") != ORACLE),
+            {"{protocol}": cell("energy_error", _quartiles)} if "energy_error" in kept.columns else {},
+            "Energy of the forecast over its last tenth less that of the truth, relative to the energy at "
+            "the start: median and quartiles over seeds.",
         ),
     ]
-    return [table for table in tables if table.rows]
+    return [table for table in tables if table.rows and len(table.header) > 2]
+
+
+def _summary(fits: pl.DataFrame, columns: dict[str, Cell], caption: str) -> Table:
+    return tabulate(fits, _BY, columns, caption=caption, labels=LABELS)
 
 
 def overview_table(fits: pl.DataFrame) -> Table:
@@ -148,55 +155,98 @@ def overview_table(fits: pl.DataFrame) -> Table:
     return tabulate(
         fits,
         {"experiment": "experiment", "protocol": "protocol", "model": "model"},
-        {
-            "paper": _printed,
-            "ours": cell("paper_rmse", mean_text),
-            "median": cell("paper_rmse", median_text),
-        },
+        {"paper": _printed, "ours": _MEAN, "median": _MEDIAN, "against the paper": _against},
         caption="Error over seeds: mean ± standard error, and median",
     )
 
 
 def findings(fits: pl.DataFrame) -> list[str]:
     """What the tables of the summary say, in a sentence each."""
-    kept = fits.filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
-    touch, in_table = pl.col("model") != NO_TOUCH, pl.col("paper_error").is_not_null()
+    kept = fits.filter(pl.col("experiment").is_in(list(EXPERIMENTS)), pl.col("model") != NO_TOUCH)
     found = []
-    rows = [within_bound(group) for _, group in kept.filter(in_table).group_by("experiment", "model")]
-    if rows:
+    for (protocol,), chosen in kept.group_by("protocol", maintain_order=True):
+        others = chosen.filter(~pl.col("model").is_in([OURS, ORACLE])).drop_nulls("ours")
+        # The first word of every comparison: agrees, lower, higher or diverged.
+        rows = [_against(group).split(":")[0] for group in _models(chosen.drop_nulls("paper_error"))]
+        pairs = [pair for group in _models(others) if (pair := _difference(group)) is not None]
+        better, worse = sum(pair.high < 0 for pair in pairs), sum(pair.low > 0 for pair in pairs)
         found.append(
-            f"Of {len(rows)} rows of the printed tables, {sum(map(bool, rows))} are reproduced under at "
-            "least one protocol: our mean is at or below the printed mean plus its standard error."
+            f"Protocol {protocol}: of {len(rows)} rows of the printed tables {rows.count('agrees')} agree "
+            f"with the paper (Welch's t, two-sided, 5 %), {rows.count('lower')} of ours are lower, "
+            f"{rows.count('higher')} higher, and in {rows.count('diverged')} a seed diverged. Of "
+            f"{len(pairs)} paired comparisons with baselines {better} favour CD-Lagrange and {worse} the "
+            "baseline (the 95 % interval of the mean difference of errors excludes 0)."
         )
-    single = kept.filter(touch, ~in_table).drop_nulls("paper")
-    if single.height:
-        share = share_text(single["paper_rmse"] <= single["paper"])
-        found.append(f"The printed figures show single runs; {share} of ours are at or below their number.")
-    compared = kept.filter(touch, pl.col("model") != OURS).drop_nulls(["paper", "ours", "ours_paper"])
-    orders = compared.group_by("experiment", "protocol", "model").agg(
-        as_printed=(
-            (pl.col("ours") < pl.col("paper_rmse")) == (pl.col("ours_paper") < pl.col("paper"))
-        ).mean()
-    )
-    if orders.height:
-        found.append(
-            f"In {share_text(orders['as_printed'] > 0.5)} comparisons (experiment, protocol and baseline) "
-            "more than half of the seeds have CD-Lagrange and the baseline in the paper's order."
-        )
-    without = kept.filter(~touch).drop_nulls("ours")
+    without = fits.filter(model=NO_TOUCH).drop_nulls("ours")
     if without.height:
-        share = share_text(without["ours"] < without["paper_rmse"])
+        share = text.share_text(without["ours"] < without["paper_rmse"])
         found.append(f"Without the touch signal the error of CD-Lagrange is larger in {share} runs.")
     return found
 
 
-def within_bound(group: pl.DataFrame) -> list[str]:
-    """The protocols under which our mean is at or below the printed mean plus its standard error."""
-    return [
-        str(protocol)
-        for (protocol,), part in group.group_by("protocol", maintain_order=True)
-        if summarize(part["paper_rmse"]).mean <= part["paper"][0] + part["paper_error"][0]
+def hyperparameter_tables() -> list[Table]:
+    """What every protocol, every model and every experiment is run with."""
+    protocols = [
+        {"protocol": protocol, "data": DATA[protocol]}
+        | _fields(HYPERPARAMETERS[protocol]["cd-lagrange"].training, "epochs", "l2", "touch")
+        for protocol in PROTOCOLS
     ]
+    models = [
+        {"model": kind, "protocol": protocol}
+        | {
+            "hidden layer": row.options["activation"],
+            "ℓ² of the potential, share of the experiment's": f"{row.l2_share:.3g}",
+            "contacts in training": row.contacts,
+        }
+        | (_cd_lagrange_facts(row.options) if kind.startswith("cd-lagrange") else {})
+        for kind in HYPERPARAMETERS["text"]
+        for protocol in PROTOCOLS
+        for row in [HYPERPARAMETERS[protocol][kind]]
+    ]
+    experiments = [
+        {"experiment": one.label, "models": ", ".join(one.trained), "e": f"{one.system.restitution:g}"}
+        | _fields(one, "title", "place", "system", "trained", "true_window_starts")
+        for one in ALL.values()
+    ]
+    return [
+        _facts("Of all models under a protocol.", protocols),
+        _facts(
+            "Which model gets what. The hidden layer has 500 units; contact networks have two layers of 100 "
+            "(relu), in CD-Lagrange on (Q_{n+1}, V), in ResNetContact on (q_n, v_n).",
+            models,
+        ),
+        _facts("Of every experiment.", experiments),
+    ]
+
+
+def _cd_lagrange_facts(options: dict[str, Any]) -> dict[str, str]:
+    return {
+        "damping, where learned": options.get("damping_form", "definite"),
+        "overlap removed": "where ĉ > ½" if "project_predicted" in options else "at contacts",
+    }
+
+
+def _fields(settings: Any, *left_out: str) -> dict[str, str]:
+    """The fields of a dataclass by name."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {
+        name.replace("_", " "): f"{value:.5g}"
+        if isinstance(value, float)
+        else ", ".join(value)
+        if isinstance(value, tuple)
+        else str(value)
+        for name, value in values.items()
+        if name not in left_out
+    }
+
+
+def _facts(caption: str, rows: list[dict[str, str]]) -> Table:
+    header = tuple(rows[0])
+    return Table(caption, header, tuple(tuple(row.get(name, MISSING) for name in header) for row in rows))
+
+
+def _models(fits: pl.DataFrame) -> list[pl.DataFrame]:
+    return [group for _, group in fits.group_by("experiment", "model", maintain_order=True)]
 
 
 def _printed(group: pl.DataFrame) -> str:
@@ -204,35 +254,60 @@ def _printed(group: pl.DataFrame) -> str:
     return MISSING if value is None else str(PaperNumber(value, error))
 
 
-def _reproduced(group: pl.DataFrame) -> str:
-    within = within_bound(group)
-    if within:
-        return f"yes, {' and '.join(within)}"
-    return "no" if group["protocol"].n_unique() == 1 else "no, under neither"
-
-
 def _against(group: pl.DataFrame) -> str:
-    value, error = group["paper"][0], group["paper_error"][0]
+    """Whether our seeds agree with the printed number, and the probability that decides it."""
+    value, error, errors = group["paper"][0], group["paper_error"][0], group["paper_rmse"]
     if value is None:
         return MISSING
     if error is None:
-        return f"{share_text(group['paper_rmse'] <= value)} at or below"
-    return f"mean {'≤' if within_bound(group) else '>'} {number(value + error)}"
+        # A single run has no error; only its place among ours can be judged.
+        p = statistics.rank_probability(errors.to_numpy(), value)
+        return f"above {text.share_text(errors < value)}, p = {p:.2f}"
+    # The paper prints standard errors to one digit, which limits how sharp this can be.
+    found = statistics.welch(text.summarize(errors), value, error, PAPER_RUNS)
+    if found is None:
+        return "diverged"
+    word = "agrees" if found.p >= LEVEL else "lower" if found.value < 0 else "higher"
+    return f"{word}: {found}, p = {found.p:.2g}"
+
+
+def _difference(group: pl.DataFrame) -> Difference | None:
+    return paired(group["ours"].to_numpy(), group["paper_rmse"].to_numpy())
+
+
+def _paired(group: pl.DataFrame) -> str:
+    return str(_difference(group) or "diverged")
+
+
+def _below(group: pl.DataFrame) -> str:
+    return share_with_interval(group["ours"] < group["paper_rmse"])
+
+
+def _median_where(condition: pl.Expr) -> Cell:
+    return lambda group: _MEDIAN(group.filter(condition))
+
+
+def _quartiles(values: pl.Series) -> str:
+    # What diverged has gained energy without end.
+    low, middle, high = np.quantile(values.fill_nan(np.inf).to_numpy(), (0.25, 0.5, 0.75), method="nearest")
+    return f"{_percent(middle)} [{_percent(low)}, {_percent(high)}]"
+
+
+def _percent(value: float) -> str:
+    return f"{signed(100 * value)} %" if np.isfinite(value) else number(value)
 
 
 def _impacts(group: pl.DataFrame) -> str:
-    counts = [measured(group, name).sum() for name in ("true_impacts", "mistimed", "missed", "spurious")]
-    highest = measured(group, "highest_contact_probability")
+    counts = [text.measured(group, name).sum() for name in ("impacts", *_FAULTS)]
+    highest = text.measured(group, "highest_contact_probability")
     if highest.is_empty():
         return MISSING
+    # Sums over seeds; a mean of counts would hide that most seeds are right or all wrong.
     true, mistimed, missed, spurious = (int(count) for count in counts)
+    # Where nothing touches, the question is whether the signal stays silent.
     if true == 0:
-        return f"{spurious} spurious, probability ≤ {largest_text(highest)}"
+        return f"{spurious} spurious, probability ≤ {text.largest_text(highest)}"
     return f"{mistimed} / {missed} / {spurious} of {true}"
-
-
-def _missed(group: pl.DataFrame) -> str:
-    return f"{measured(group, 'missed').sum():.0f} of {measured(group, 'true_impacts').sum():.0f}"
 
 
 def _order_in_paper(group: pl.DataFrame) -> str:
@@ -240,8 +315,17 @@ def _order_in_paper(group: pl.DataFrame) -> str:
     return MISSING if ours is None or other is None else "below" if ours < other else "above"
 
 
-PAPER_TABLES: dict[str, Callable[[pl.DataFrame], Table | list[Table]]] = {
+def _experiment_or_nothing(rows: pl.DataFrame, name: str) -> Table | str:
+    fits = fits_of(rows)
+    if name not in fits["experiment"]:
+        return f"*There are no results yet; `carom reproduce paper {name}` makes them.*"
+    return experiment_table(fits, name)
+
+
+PAPER_TABLES: dict[str, Callable[[pl.DataFrame], Table | list[Table] | str]] = {
     "summary": lambda rows: summary_tables(fits_of(rows)),
-    **{name: lambda rows, name=name: experiment_table(fits_of(rows), name) for name in ALL},
+    "findings": lambda rows: "\n".join(f"- {sentence}" for sentence in findings(fits_of(rows))),
+    "hyperparameters": lambda rows: hyperparameter_tables(),
+    **{name: lambda rows, name=name: _experiment_or_nothing(rows, name) for name in ALL},
 }
 """Tables by the name of their marker in a page."""

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Key
 
 from carom.data import Recording
 from carom.estimation import Fit, fit_recordings
-from carom.evaluation import paper_rmse
+from carom.evaluation import contact_score, paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
@@ -23,26 +23,22 @@ from carom.integrators import rollout as repeat
 from carom.models import Mechanism, forecast_many
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
-from carom.reproduction.recipe.configuration import (
-    CASES,
-    CLASSIFIER_STARTS,
-    CLASSIFIER_STEPS,
-    HEIGHTS,
-    Case,
-    ClassifierTraining,
-    drops,
-)
-from carom.reproduction.recipe.run import Metrics, impact_metrics
+from carom.reproduction.recipe import configuration as config
+from carom.reproduction.recipe.configuration import Case, ClassifierTraining
+from carom.reproduction.recipe.run import Metrics
 from carom.storage.fingerprint import fingerprint
 from carom.types import State
 
 
-def classifier_tasks(seeds: Sequence[int], folder: Path, *, cases: Sequence[Case] = CASES) -> list[Task]:
+def classifier_tasks(
+    seeds: Sequence[int], folder: Path, *, cases: Sequence[Case] = config.CASES
+) -> list[Task]:
     """All cases, all seeds of one together."""
     tasks = []
     for case in cases:
         path = folder / f"{case.truth}.bounces-{case.bounces}.json"
-        mark = fingerprint(case, case.settings, seeds, HEIGHTS, CLASSIFIER_STARTS, CLASSIFIER_STEPS)
+        numbers = config.HEIGHTS, config.CLASSIFIER_STARTS, config.CLASSIFIER_STEPS
+        mark = fingerprint(case, case.settings, seeds, *numbers)
         arguments = case, tuple(seeds), checkpoint_directory(path)
         tasks.append(Task(_run_case, arguments, case.bounces + 5, path, mark))
     return tasks
@@ -51,20 +47,21 @@ def classifier_tasks(seeds: Sequence[int], folder: Path, *, cases: Sequence[Case
 def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     recordings = [case.record(seed) for seed in seeds]
     fits = fit_recordings(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
+    # Rough shares of the time.
     report(0.6)
     classifiers = train_classifiers(fits, recordings, seeds, case.training)
     report(0.9)
     known = {"experiment": "classifier", "recipe": "carom", "truth": case.truth, "touch": "observed"}
     known |= {"noise": case.noise, "bounces": case.bounces}
     rows = []
-    for name, heights in HEIGHTS.items():
-        starts = drops(np.random.default_rng(2021), CLASSIFIER_STARTS, heights)
-        truth = case.motions(starts, steps=CLASSIFIER_STEPS)
+    for name, heights in config.HEIGHTS.items():
+        starts = config.drops(np.random.default_rng(2021), config.CLASSIFIER_STARTS, heights)
+        truth = case.motions(starts, steps=config.CLASSIFIER_STEPS)
         stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
         for seed, fit, classifier in zip(seeds, fits, classifiers, strict=True):
             forecasts = {
-                "gap": forecast_many(fit.model, stacked, CLASSIFIER_STEPS),
-                "classifier": forecast_by_classifier(fit.model, classifier, stacked, CLASSIFIER_STEPS),
+                "gap": forecast_many(fit.model, stacked, config.CLASSIFIER_STEPS),
+                "classifier": forecast_by_classifier(fit.model, classifier, stacked, config.CLASSIFIER_STEPS),
             }
             for model, predicted in forecasts.items():
                 keys = known | {"model": model, "seed": seed, "heights": name}
@@ -73,10 +70,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
 
 
 def train_classifiers(
-    fits: Sequence[Fit],
-    recordings: Sequence[Recording],
-    seeds: Sequence[int],
-    training: ClassifierTraining,
+    fits: Sequence[Fit], recordings: Sequence[Recording], seeds: Sequence[int], training: ClassifierTraining
 ) -> list[CandidateContact]:
     """The classifier of every fit, from its states and the recorded touch, by cross-entropy."""
     examples = []
@@ -85,6 +79,7 @@ def train_classifiers(
             jnp.asarray(np.concatenate([getattr(m, part)[:-1] for m in fit.motions]), jnp.float32)
             for part in ("position", "velocity")
         )
+        # On the grid of the model, as in a forecast.
         states = jax.vmap(fit.model.enter)(State(position, velocity))
         touch = np.concatenate([run.touch[1:] for run in recording.runs if run.touch is not None])
         examples.append((states, jax.vmap(fit.model.drift)(states), jnp.asarray(touch)))
@@ -104,6 +99,7 @@ def _trained(
     training: ClassifierTraining, signal: CandidateContact, examples, key: Key[Array, ""]
 ) -> CandidateContact:
     """One classifier after minibatch Adam."""
+    # Decayed, unlike the paper's: the comparison is not about when training stops.
     optimiser = optax.adam(optax.cosine_decay_schedule(training.rate, training.steps))
     parameters, fixed = eqx.partition(signal, eqx.is_inexact_array)
     count = len(examples[2])
@@ -137,6 +133,7 @@ def forecast_by_classifier(model: Mechanism, signal: CandidateContact, starts: S
         states, contact = repeat(step, model.enter(start), steps=steps)
         after = jax.vmap(model.leave)(*consecutive(states), contact)
         motion = prepend(start, after)
+        # No step ends at the first sample.
         touched = jnp.concatenate([jnp.zeros_like(contact[:1]), contact]).astype(motion.position.dtype)
         return Forecast(motion.position, motion.velocity, touched)
 
@@ -150,7 +147,7 @@ def _metrics(predicted: Forecast, truth: Recording) -> Metrics:
     for index, run in enumerate(truth.runs):
         assert run.touch is not None
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
-        found = impact_metrics(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0])
+        found = contact_score(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0]).counts
         found["on_time"] = not (found["mistimed"] or found["missed"] or found["spurious"])
         total.update(found)
         errors.append(paper_rmse(one, run))

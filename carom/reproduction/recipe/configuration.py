@@ -1,7 +1,7 @@
 """What the recipe `carom` is tried on: experiments, a grid over noise and data, the contact classifier."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from carom.data import Recording, add_noise, disturb_touch, simulate
 from carom.data.recording import run_from_trajectory
-from carom.errors import InputError
+from carom.errors import find_names
 from carom.estimation import Settings, Touch, TouchSensor
 from carom.integrators import Detection
+from carom.reproduction.paper.data import HELD_OUT_STARTS, held_out_starts, published_motion
 from carom.reproduction.paper.experiments import EXPERIMENTS as PAPER_EXPERIMENTS
-from carom.reproduction.paper.published import published_motion
-from carom.reproduction.paper.scores import HELD_OUT_STARTS, held_out_starts
 from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
 from carom.training import TrainingSettings
 from carom.types import State, Trajectory
@@ -263,15 +262,6 @@ def plan_grid(names: Sequence[str] = (), *, quick: bool = False) -> list[Trial]:
         for bounces in (_QUICK_BOUNCES if quick else BOUNCES)
         for noise in (_QUICK_NOISES if quick else NOISES)
     ]
-
-
-def find_names(names: Sequence[str], known: Iterable[str], *, kind: str = "experiment") -> list[str]:
-    """Those of `known` that begin with one of `names`; all of them where none is given."""
-    known = list(known)
-    for name in names:
-        if not any(other.startswith(name) for other in known):
-            raise InputError(f"There is no {kind} {name}; the names are {', '.join(known)}.")
-    return [name for name in known if not names or name.startswith(tuple(names))]
 
 
 # The contact classifier: balls are dropped from random states, one bounce each, and fitted with touch

@@ -2,14 +2,12 @@
 
 import math
 from pathlib import Path
-from typing import NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, LogNorm, Normalize
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from carom.plotting.style import figure_style, save_figure
@@ -21,18 +19,8 @@ LEAST, GREATEST = 1e-3, 10.0
 """Errors beyond these have the same colour; the printed numbers tell them apart."""
 
 
-class _Map(NamedTuple):
-    """What a heat map shows of a trial: the columns of its value and of its text, and the colours."""
-
-    value: str
-    text: str
-    palette: Colormap
-    norm: Normalize
-
-
 def write_grid_figure(rows: pl.DataFrame, folder: Path) -> list[Path]:
     """Draw the grid as PNG and SVG; returns the path of the PNG."""
-    folder.mkdir(parents=True, exist_ok=True)
     with figure_style():
         return [save_figure(draw_grid(rows), folder / "grid")]
 
@@ -49,23 +37,20 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
     for axes in panels.flat:
         axes.set_axis_off()
     # Cividis serves the colour-blind and is darker throughout where it is lower, so that it prints in grey.
-    errors = _Map("error", "error_text", mpl.colormaps["cividis"], LogNorm(LEAST, GREATEST))
+    errors = ScalarMappable(LogNorm(LEAST, GREATEST), "cividis")
     # Up to a grey on which black numbers can be read.
-    failures = _Map("wrong", "wrong_text", mpl.colormaps["Greys"], Normalize(0, 2 * len(seeds)))
+    failures = ScalarMappable(Normalize(0, 2 * len(seeds)), "Greys")
     for index, name in enumerate(learners):
         block, column = divmod(index, columns)
         upper, lower = panels[2 * block, column], panels[2 * block + 1, column]
-        for axes, shown in ((upper, errors), (lower, failures)):
-            _draw(axes, trials.filter(pl.col("model") == name), shown)
+        for axes, colors, value in ((upper, errors, "error"), (lower, failures, "wrong")):
+            _draw(axes, trials.filter(pl.col("model") == name), colors, value)
         upper.set_title(LEARNERS[name].title)
         lower.set_xlabel("recorded bounces")
         if column == 0:
             upper.set_ylabel("error\nnoise σ / m and m/s")
             lower.set_ylabel("seeds with faults\nnoise σ / m and m/s")
-    bar = figure.colorbar(
-        ScalarMappable(errors.norm, errors.palette), ax=panels.ravel().tolist(), extend="both", shrink=0.6,
-        aspect=40,
-    )  # fmt: skip
+    bar = figure.colorbar(errors, ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40)
     bar.set_label("error (paper's RMSE), median of seeds")
     figure.suptitle(
         f"Bouncing ball: forecasts of {FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to "
@@ -77,25 +62,14 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
 
 
 def _trials(fits: pl.DataFrame) -> pl.DataFrame:
-    """One row per trial: the median error, the seeds with any fault, and the texts to print."""
+    """One row per trial: the median error, the seeds with any fault, and those whose fit went astray."""
     astray = (pl.col("failed") == 1).fill_null(value=False) | pl.col("miscounted").fill_null(value=False)
-    return (
-        fits.group_by("model", "noise", "bounces", maintain_order=True)
-        .agg(
-            error=pl.col("paper_rmse").median(),
-            wrong=(pl.col("off") | astray).sum(),
-            astray=astray.sum(),
-        )
-        .with_columns(
-            error_text=pl.col("error").map_elements(_error_text, pl.String),
-            wrong_text=pl.when(pl.col("astray") > 0)
-            .then(pl.format("{} ({})", "wrong", "astray"))
-            .otherwise(pl.format("{}", "wrong")),
-        )
+    return fits.group_by("model", "noise", "bounces", maintain_order=True).agg(
+        error=pl.col("paper_rmse").median(), wrong=(pl.col("off") | astray).sum(), astray=astray.sum()
     )
 
 
-def _draw(axes: Axes, trials: pl.DataFrame, shown: _Map) -> None:
+def _draw(axes: Axes, trials: pl.DataFrame, colors: ScalarMappable, value: str) -> None:
     """One map: bounces to the right, noise upwards, the number in every cell."""
     axes.set_axis_on()
     noises, bounces = (trials[key].unique().sort().to_list() for key in ("noise", "bounces"))
@@ -103,13 +77,12 @@ def _draw(axes: Axes, trials: pl.DataFrame, shown: _Map) -> None:
     for trial in trials.iter_rows(named=True):
         row, column = noises.index(trial["noise"]), bounces.index(trial["bounces"])
         # A logarithmic scale has no place for 0 nor for infinity.
-        color = shown.palette(shown.norm(np.clip(trial[shown.value], 1e-9, 1e9)))
-        picture[row, column] = color
-        dark = float(np.dot(color[:3], (0.299, 0.587, 0.114))) < 0.5
-        axes.text(
-            column, row, trial[shown.text], ha="center", va="center", fontsize=7.5,
-            color="white" if dark else "black",
-        )  # fmt: skip
+        picture[row, column] = color = colors.to_rgba(np.array([np.clip(trial[value], 1e-9, 1e9)]))[0]
+        astray = f" ({trial['astray']})" if trial["astray"] else ""
+        text = _error_text(trial["error"]) if value == "error" else f"{trial['wrong']}{astray}"
+        # The luma of the colour decides which ink can be read on it.
+        ink = "white" if float(np.dot(color[:3], (0.299, 0.587, 0.114))) < 0.5 else "black"
+        axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=ink)
     axes.imshow(picture, origin="lower", aspect="auto")
     axes.set_xticks(range(len(bounces)), [str(count) for count in bounces])
     axes.set_yticks(range(len(noises)), [f"{noise:g}" for noise in noises])

@@ -11,24 +11,19 @@ import numpy as np
 from jaxtyping import Bool
 
 from carom.data import Recording
+from carom.errors import find_names
 from carom.estimation import Fit, fit_recordings
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.models import MODELS, AbstractModel, Forecast, forecast, forecast_many
-from carom.reproduction.paper.scores import held_out_forecasts, held_out_starts, single
-from carom.reproduction.recipe.configuration import (
-    EXPERIMENTS,
-    FORECAST_STEPS,
-    GRID_BALL,
-    LEARNERS,
-    PAPER_BALL,
-    Experiment,
-    Trial,
-    find_names,
-)
+from carom.models import AbstractModel, Forecast, forecast, forecast_many
+from carom.reproduction.paper.data import held_out_starts, single
+from carom.reproduction.paper.run import untrained
+from carom.reproduction.paper.scores import held_out_forecasts
+from carom.reproduction.recipe import configuration as config
+from carom.reproduction.recipe.configuration import Experiment, Trial
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractSystem, BouncingBall
 from carom.training import train_many
@@ -45,8 +40,8 @@ def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -
     together = TOGETHER if jax.default_backend() == "cpu" else len(seeds)
     groups = [tuple(seeds[first : first + together]) for first in range(0, len(seeds), together)]
     tasks = []
-    for name in find_names(names, EXPERIMENTS):
-        experiment = EXPERIMENTS[name]
+    for name in find_names(names, config.EXPERIMENTS):
+        experiment = config.EXPERIMENTS[name]
         for group in groups:
             path = folder / f"{name}.seeds-{group[0]}-{group[-1]}.json"
             arguments = name, group, checkpoint_directory(path)
@@ -56,22 +51,19 @@ def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -
 
 
 def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
-    experiment = EXPERIMENTS[name]
+    experiment = config.EXPERIMENTS[name]
     recordings = [experiment.record(seed) for seed in seeds]
     given = [experiment.starts(seed) for seed in seeds] if experiment.start_given else None
     fits = fit_recordings(recordings, experiment.settings, starts=given, seeds=seeds, checkpoints=checkpoints)
     report(0.7)
+    # Exact motion in a bent potential is integrated numerically, which takes long.
     starts = held_out_starts(experiment.system, 50 if experiment.oracle else 5)
     truth = experiment.motion(experiment.system, experiment.system.start)
     held_out = [experiment.motion(experiment.system, start) for start in starts]
     known: dict[str, Any] = {"experiment": name, "truth": experiment.truth, "noise": experiment.noise}
-    ours = {
-        "model": "carom",
-        "recipe": "carom",
-        "touch": experiment.touch,
-        "start": "known" if experiment.start_given else "estimated",
-        "velocities": "recorded" if experiment.velocities else "none",
-    }
+    start = "known" if experiment.start_given else "estimated"
+    ours = {"model": "carom", "recipe": "carom", "touch": experiment.touch, "start": start}
+    ours["velocities"] = "recorded" if experiment.velocities else "none"
     rows = []
     for done, (seed, fit, recording) in enumerate(zip(seeds, fits, recordings, strict=True)):
         known["seed"] = seed
@@ -80,7 +72,7 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
         predicted = forecast(fit.model, single(experiment.system.start), experiment.steps)
         metrics["paper_rmse"] = paper_rmse(predicted, truth)
         if truth.contact.shape[1]:
-            metrics |= impact_metrics(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
+            metrics |= contact_score(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0]).counts
         metrics |= fit_metrics(fit) | parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
         if experiment.oracle:
@@ -122,28 +114,16 @@ def parameter_metrics(fit: Fit) -> Metrics:
     metrics = {}
     for parameter in fit.parameters:
         first, _, last = parameter.name.partition(", ")
+        # Tables have one column for all parameters of a kind.
         name = last or first.split()[0]
         metrics |= {name: parameter.value, f"{name}_error": parameter.standard_error}
         metrics |= {f"{name}_low": parameter.low, f"{name}_high": parameter.high}
     return _known(metrics)
 
 
-def _known(metrics: Mapping[str, float | None]) -> Metrics:
+def _known(metrics: Mapping[str, Any]) -> Metrics:
     """Without what the data do not determine, which would be read back as infinite."""
     return {name: value for name, value in metrics.items() if value is not None and np.isfinite(value)}
-
-
-def impact_metrics(
-    predicted: Bool[np.ndarray, "samples"], true: Bool[np.ndarray, "samples"]
-) -> dict[str, int]:
-    """Impacts of a forecast against those of the truth."""
-    score = contact_score(predicted, true)
-    return {
-        "impacts": score.true_events,
-        "mistimed": score.mistimed,
-        "missed": score.missed,
-        "spurious": score.spurious,
-    }
 
 
 def _slope_metrics(experiment: Experiment, fit: Fit, truth: Trajectory) -> Metrics:
@@ -178,6 +158,7 @@ def _oracles(
         pairs = zip(starts, held_out, strict=True)
         return float(np.median([paper_rmse(motion(oracle, start), true) for start, true in pairs]))
 
+    # Far wider than the standard error of any of these recordings.
     gravity = {"gravity": (9.6, 10.0)}
     oracle = fitted(gravity)
     error = paper_rmse(motion(oracle, system.start), truth)
@@ -190,13 +171,15 @@ def _oracles(
 
 def grid_tasks(trials: Sequence[Trial], seeds: Sequence[int], folder: Path) -> list[Task]:
     """The trials of the grid, all seeds of one together, and the error of the CD-Lagrange step itself."""
-    mark = fingerprint("scheme", GRID_BALL, FORECAST_STEPS)
+    mark = fingerprint("scheme", config.GRID_BALL, config.FORECAST_STEPS)
     tasks = [Task(_run_scheme, weight=0.1, path=folder / "scheme.json", fingerprint=mark)]
     for trial in trials:
-        learner = LEARNERS[trial.learner]
+        learner = config.LEARNERS[trial.learner]
         settings = trial.training if learner.recipe == "paper" else trial.experiment.settings
         path = folder / f"{trial.learner}.noise-{trial.noise:g}.bounces-{trial.bounces}.json"
-        mark = fingerprint(trial, learner._asdict(), trial.experiment, settings, FORECAST_STEPS, tuple(seeds))
+        mark = fingerprint(
+            trial, learner._asdict(), trial.experiment, settings, config.FORECAST_STEPS, tuple(seeds)
+        )
         arguments = trial, tuple(seeds), checkpoint_directory(path)
         tasks.append(Task(_run_trial, arguments, trial.cost, path, mark))
     return tasks
@@ -204,33 +187,29 @@ def grid_tasks(trials: Sequence[Trial], seeds: Sequence[int], folder: Path) -> l
 
 def _run_scheme(report: ProgressCallback) -> Result:
     """What the CD-Lagrange step, which the paper's network has, costs with the true gravity and floor."""
-    ball = GRID_BALL.system
-    scheme = ball.scheme(ball.start, steps=FORECAST_STEPS, step_size=GRID_BALL.step_size)
+    ball = config.GRID_BALL.system
+    scheme = ball.scheme(ball.start, steps=config.FORECAST_STEPS, step_size=config.GRID_BALL.step_size)
     error = paper_rmse(scheme, _exact_forecast(ball, ball.start))
     return {"rows": tidy_rows({"experiment": "grid", "model": "scheme"}, {"paper_rmse": error})}
 
 
 def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
-    experiment, learner = trial.experiment, LEARNERS[trial.learner]
+    experiment, learner = trial.experiment, config.LEARNERS[trial.learner]
     system = experiment.system
     starts = [single(system.start), *held_out_starts(system, trial.held_out)]
     truths = [_exact_forecast(system, start) for start in starts]
     recordings = [experiment.record(seed) for seed in seeds]
-    known = {
-        "experiment": "grid",
-        "model": trial.learner,
-        "recipe": learner.recipe,
-        "touch": learner.touch,
-        "noise": trial.noise,
-        "bounces": trial.bounces,
-    }
+    # What a learner of the paper's recipe does not see is not inferred by it either.
+    touch = learner.touch if learner.recipe == "carom" or learner.touch == "observed" else "none"
+    known = {"experiment": "grid", "model": trial.learner, "recipe": learner.recipe, "touch": touch}
+    known |= {"noise": trial.noise, "bounces": trial.bounces}
     rows = []
     fitted = _RECIPES[learner.recipe](trial, recordings, seeds, checkpoints, report)
     for seed, (found, details) in zip(seeds, fitted, strict=True):
         forecasts = _forecasts(found, starts)
         error, *others = [paper_rmse(one, truth) for one, truth in zip(forecasts, truths, strict=True)]
         metrics = {"paper_rmse": error, "held_out_median": float(np.median(others))}
-        metrics |= impact_metrics(rises(forecasts[0]), rises(truths[0]))
+        metrics |= contact_score(rises(forecasts[0]), rises(truths[0])).counts
         rows += tidy_rows(known | {"seed": seed}, metrics | details)
     return {"rows": rows}
 
@@ -245,10 +224,9 @@ def _by_carom(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
 
 
 def _by_paper(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
-    settings, name = trial.training, LEARNERS[trial.learner].model
-    kind, options = MODELS[PAPER_BALL.trained[name].model], PAPER_BALL.options("published", name)
+    settings, name = trial.training, config.LEARNERS[trial.learner].model
     models = [
-        kind.for_recording(recording, key=jax.random.key(seed), **options)
+        untrained(config.PAPER_BALL, "published", name, recording, seed)
         for recording, seed in zip(recordings, seeds, strict=True)
     ]
     fits = train_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
@@ -280,19 +258,20 @@ def _forecasts(fitted: AbstractModel | AbstractSystem, starts: list[State]) -> l
     if isinstance(fitted, AbstractSystem):
         return [_exact_forecast(fitted, start) for start in starts]
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
-    together = jax.tree.map(np.asarray, forecast_many(fitted, stacked, FORECAST_STEPS))
+    # One program for all starts.
+    together = jax.tree.map(np.asarray, forecast_many(fitted, stacked, config.FORECAST_STEPS))
     return [Forecast(*(part[index] for part in together)) for index in range(len(starts))]
 
 
 def _exact_forecast(system: AbstractSystem, start: State) -> Trajectory:
-    return replace(GRID_BALL, steps=FORECAST_STEPS).motion(system, start)
+    return replace(config.GRID_BALL, steps=config.FORECAST_STEPS).motion(system, start)
 
 
 def rises(motion: Motion) -> Bool[np.ndarray, "samples"]:
     """Samples at which the ball has begun to rise: bounces, also of models without contacts.
 
     Example:
-        >>> ball = GRID_BALL.system
+        >>> ball = config.GRID_BALL.system
         >>> motion = ball.exact(ball.start, np.arange(100) * 0.02)
         >>> bool((rises(motion) == motion.contact[:, 0]).all())
         True

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 import carom.evaluation.tables as text
-from carom.digits import MISSING, number
+from carom.digits import MISSING, number, signed
 from carom.evaluation.results import wide
 from carom.evaluation.tables import Cell, Table, arrange, cell, tabulate, where
 from carom.reproduction.recipe.configuration import CLASSIFIER_BOUNCES, EXPERIMENTS, HEIGHTS, LEARNERS
@@ -29,7 +29,7 @@ def errors_table(rows: pl.DataFrame) -> Table:
             **_entries("truth", "touch", "start", "velocities"),
             "mean ± s.e.": _ours(cell("paper_rmse", text.mean_text)),
             "median": _ours(cell("paper_rmse", text.median_text)),
-            "oracle: mean": _oracle(cell("paper_rmse", lambda values: number(text.summarize(values).mean))),
+            "oracle: mean": _oracle(cell("paper_rmse", text.average_text)),
             "impacts: mistimed / missed / spurious of true": _ours(_impacts),
             "paper": lambda group: EXPERIMENTS[group["experiment"][0]].paper or MISSING,
         },
@@ -57,9 +57,9 @@ def restitution_table(rows: pl.DataFrame) -> Table:
             "true e": lambda group: f"{truth[group['experiment'][0]]:g}",
             "largest error": cell("error", lambda errors: number(max(errors.abs()))),
             "95 % interval covers": cell("covered", text.share_text),
-            "mean s.e.": cell("restitution_error", lambda values: number(text.summarize(values).mean)),
+            "mean s.e.": cell("restitution_error", text.average_text),
             "spread over seeds": cell("restitution", _deviation),
-            "mean − true": cell("error", lambda errors: _signed(text.summarize(errors).mean)),
+            "mean − true": cell("error", lambda errors: signed(text.summarize(errors).mean)),
         },
         caption="Estimated restitution over seeds; the spread is the standard deviation of the estimates.",
         labels=_LABELS,
@@ -98,6 +98,7 @@ def bent_table(rows: pl.DataFrame) -> Table:
     lines = []
     for title, metric in (("95th percentile", "slope_95_share"), ("root mean square", "slope_rmse_share")):
         shares = fits[metric]
+        # Best and worst too, since few seeds were fitted.
         found = (text.summarize(shares).median, min(shares), max(shares))
         lines.append((title, *("diverged" if math.isinf(x) else f"{100 * x:.1f} %" for x in found)))
     caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
@@ -155,6 +156,7 @@ def grid_table(rows: pl.DataFrame) -> Table:
     """Every learner at the paper's noise, and how often it goes wrong in the whole grid."""
     fits = grid_fits(rows)
     noises, seeds = sorted(fits["noise"].unique()), sorted(fits["seed"].unique())
+    # A quick grid may not have the noise of the paper.
     noise = min(noises, key=lambda value: abs(value - PAPER_NOISE))
     scheme = rows.filter(pl.col("model") == "scheme")["value"]
     training = fits["training_steps"].max()
@@ -218,6 +220,7 @@ def _ratio_to(oracle: str) -> Cell:
         )
         if not len(theirs):
             return MISSING
+        # A ratio of medians: means are ruled by single mistimed impacts.
         divisor = text.summarize(theirs).median
         ratio = text.summarize(ours).median / divisor if divisor else math.inf
         return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
@@ -227,7 +230,3 @@ def _ratio_to(oracle: str) -> Cell:
 
 def _deviation(values: pl.Series) -> str:
     return number(float(np.std(values.to_numpy(), ddof=1))) if len(values) > 1 else MISSING
-
-
-def _signed(value: float) -> str:
-    return ("+" if value >= 0 else "−") + number(abs(value))

@@ -110,7 +110,7 @@ def test_figures(rows, tmp_path, monkeypatch):
     arrays = dict.fromkeys(("rubber", "metal", "pucks_momentum", "pucks_energy"), collision)
     arrays["pendulum"] = swing | {"slope": np.ones((2, 5))}
     monkeypatch.setattr(figures, "load_arrays", lambda folder, seed: arrays)
-    written = figures.write_measured_figures(rows, tmp_path, tmp_path / "figures")
+    written = figures.write_measured_figures(rows, tmp_path, tmp_path)
     assert [png.stem for png in written] == [
         "collisions", "restitution", "velocities", "masses", "pendulum",
     ]  # fmt: skip

@@ -10,11 +10,15 @@ from PIL import Image
 
 from carom.errors import InputError
 from carom.evaluation.results import Results
-from carom.reproduction.paper.animation import write_animations
-from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.figures import write_animations, write_figures
+from carom.reproduction.paper.panels import load_errors, load_trials
 from carom.reproduction.paper.report import write_report
-from carom.reproduction.paper.tables import experiment_table, fits_of, summary_tables
-from carom.reproduction.paper.trials import load_errors, load_trials
+from carom.reproduction.paper.tables import (
+    experiment_table,
+    fits_of,
+    hyperparameter_tables,
+    summary_tables,
+)
 from tests.reproduction.synthetic_trials import ERRORS, SAMPLES, write_trials
 
 FIGURES = ["ablations", "ball-table.text", "ball.text", "cradle.text", "damped-pendulum.text"]
@@ -61,6 +65,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 @pytest.fixture(scope="module")
 def figures(trials: tuple[Path, Results], tmp_path_factory: pytest.TempPathFactory) -> Path:
     figures = tmp_path_factory.mktemp("results") / "figures"
+    figures.mkdir()
     fits = fits_of(trials[1].rows)
     assert sorted(path.stem for path in write_figures(fits, trials[0], figures)) == FIGURES
     moving = write_animations(fits, trials[0], figures)
@@ -142,11 +147,11 @@ def test_page_can_be_read_without_eyes_and_on_a_phone(page: tuple[str, Page]):
 
 def test_page_has_the_numbers_of_the_tables(trials: tuple[Path, Results], page: tuple[str, Page]):
     fits = fits_of(trials[1].rows)
-    expected = summary_tables(fits)
+    expected = summary_tables(fits) + hyperparameter_tables()
     expected += [experiment_table(fits, name) for name in dict.fromkeys(name for name, _ in ERRORS)]
     wanted = [[list(table.header), *map(list, table.rows)] for table in expected]
     assert page[1].tables == wanted
-    assert "Of 2 rows of the printed tables, 0 are reproduced" in page[0]
+    assert "of 2 rows of the printed tables 1 agree" in page[0]
     assert "the error of CD-Lagrange is larger in 3 of 3 runs" in page[0]
     assert f"{len(ERRORS)}.0 hours of training" in page[0]
 
