@@ -8,8 +8,8 @@ from pathlib import Path
 # Before JAX is imported, which reads them once.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Most of the time goes into compiling programs that run for milliseconds: optimising them does not pay. Level 0
-# would be twice as fast, but XLA then computes some event-driven motions wrongly. With one process per core,
+# Most of the time goes into compiling programs that run for milliseconds: optimising them does not pay. Level
+# 0 would be twice as fast, but XLA then computes some event-driven motions wrongly. With one process per core,
 # more threads in each only cost time.
 os.environ.setdefault(
     "XLA_FLAGS",

@@ -204,7 +204,8 @@ class ContactGeometry(eqx.Module):
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """The declarations of the contacts."""
-        return tuple(self._candidate(row) for row in range(len(self)))
+        normals = np.asarray(self.rows.normal)[:, 0].tolist()
+        return tuple(self._candidate(row, tuple(normals[row])) for row in range(len(self)))
 
     @property
     def walls(self) -> tuple[Wall, ...]:
@@ -214,18 +215,17 @@ class ContactGeometry(eqx.Module):
     def pairs(self) -> tuple[Pair, ...]:
         return tuple(c for c in self.candidates if isinstance(c, Pair))
 
-    def _candidate(self, row: int) -> Candidate:
+    def _candidate(self, row: int, normal: tuple[float, ...]) -> Candidate:
         offset = float(self.offset[row])
         if len(self.joined[row]) == 2:
             first, second = self.joined[row]
             return Pair(first, second, offset)
         edges = tuple(
-            (tuple(float(x) for x in normal), float(edge_offset))
-            for normal, edge_offset in zip(self.edge_normal[row], self.edge_offset[row], strict=True)
+            (tuple(float(x) for x in edge), float(edge_offset))
+            for edge, edge_offset in zip(self.edge_normal[row], self.edge_offset[row], strict=True)
             if edge_offset < FAR
         )
-        normal = self.rows.normal[row, 0]
-        return Wall(self.joined[row][0], tuple(float(x) for x in normal), offset, edges)
+        return Wall(self.joined[row][0], normal, offset, edges)
 
     @property
     def body_pairs(self) -> Bool[np.ndarray, "contacts"]:
@@ -236,8 +236,10 @@ class ContactGeometry(eqx.Module):
     def signs(self) -> Float[np.ndarray, "contacts bodies"]:
         """+1 at the first body of a candidate and −1 at the second; a wall has no second."""
         signs = np.zeros((len(self), self.bodies))
-        for row, bodies in enumerate(self.joined):
-            signs[row, list(bodies)] = (1.0, -1.0)[: len(bodies)]
+        # Not row by row: scenes of many balls have thousands of candidates.
+        signs[np.arange(len(self)), [bodies[0] for bodies in self.joined]] = 1.0
+        pairs = np.flatnonzero(self.body_pairs)
+        signs[pairs, [self.joined[row][1] for row in pairs]] = -1.0
         return signs
 
     @property
