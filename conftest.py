@@ -8,13 +8,12 @@ from pathlib import Path
 # Before JAX is imported, which reads them once.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Most of the time goes into compiling programs that run for milliseconds: optimising them does not pay. Level
-# 0 would be twice as fast, but XLA then computes some event-driven motions wrongly. With one process per core,
-# more threads in each only cost time.
+# Most of the time goes into compiling programs that run for milliseconds: optimising them much does not pay.
+# Level 0 would be faster still, but XLA then computes some event-driven motions wrongly. With one process per
+# core, more threads in each only cost time.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=1 "
-    "--xla_llvm_disable_expensive_passes=true"
+    "--xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=1"
     # XLA ends the process if it does not know a flag.
     + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""),
 )

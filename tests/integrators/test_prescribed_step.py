@@ -55,7 +55,13 @@ def about_to_touch(contacts: ContactGeometry, number: int, random: np.random.Gen
 
 @pytest.mark.parametrize(
     ("dimension", "bodies", "frictions"),
-    [(1, 3, [None]), (2, 3, [None]), (2, 3, [0.3]), (3, 2, [None]), (3, 2, [0.05, 2.0])],
+    [
+        (1, 3, [None]),
+        (2, 3, [0.3]),
+        (3, 2, [0.05, 2.0]),
+        pytest.param(2, 3, [None], marks=pytest.mark.campaign),
+        pytest.param(3, 2, [None], marks=pytest.mark.campaign),
+    ],
 )
 def test_it_is_the_constraint_exact_step(dimension, bodies, frictions):
     """Same state, same instants and same derivatives, for walls and pairs, masses and fields."""
