@@ -1,4 +1,8 @@
-"""`carom fit`: a model of a recording."""
+"""`carom fit`: a model of a recording.
+
+Its options are the fields of `carom.fits.options.FitOptions` and of the settings of the recipes, which are
+declared in `carom.estimation.settings` and `carom.training.settings`.
+"""
 
 from dataclasses import field, make_dataclass
 from pathlib import Path

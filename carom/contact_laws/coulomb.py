@@ -1,4 +1,8 @@
-"""Coulomb friction of bodies that do not spin; the formulas are in `carom.mechanics.friction`."""
+"""Coulomb friction of bodies that do not spin.
+
+The impulse of one impact with friction is `carom.mechanics.impact.impact_impulse`; what friction removes of
+the slip is in `carom.mechanics.friction`.
+"""
 
 from typing import ClassVar
 

@@ -186,7 +186,13 @@ def improve(
     """Least squares, followed by updates of the noise, the smoothness and the scatter of restitution.
 
     Arguments:
+        layout: which entries of the parameter vectors belong to which field of the mechanism.
         hinge: standard deviation of a prescribed impact beyond its time interval, as a fraction of a step.
+        template: the mechanism, with the values of all fields that are not estimated.
+        maps: matrices from free values to fields, such as one restitution for all contacts.
+        priors: of the shared parameters, with their bounds.
+        estimate: the result of the previous round.
+        segments: the data.
         prior_local: means and precisions of the local parameters.
         most: as in `segment_motion`.
     """
@@ -229,6 +235,7 @@ def improve(
     new_spread, informative = _update_spread(
         solution.parameters.local[:, layout.pooled_slice], variances[:, layout.pooled_slice], spread
     )
+    # At the estimated noise the squares sum to the degrees of freedom, a constant, which is left out.
     likelihood = -jnp.sum(counts * jnp.log(new_noise)) - jnp.sum(informative * jnp.log(new_spread))
     return Outcome(
         Estimate(solution.parameters, new_noise, new_precision, new_spread),
