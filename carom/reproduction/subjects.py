@@ -104,6 +104,7 @@ def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallb
             command=command_line(name, request),
             # Finished tasks may come from several devices, some of an earlier call.
             machine=", ".join(sorted({result["device"] for result in finished})),
+            jax_version=", ".join(sorted({result["versions"]["jax"] for result in finished})),
             data_sha256=data_hash(measured_directory(request.data)) if "--data" in subject.options else None,
         )
         if subject.draw is not None:

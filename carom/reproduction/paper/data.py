@@ -36,9 +36,11 @@ def published_motion(
         return _published_cradle(system, start, steps, step_size)
     # More balls of a cradle meet at angle 0, as two do; nothing was published of them.
     projection = "reference_point" if isinstance(system, NewtonsCradle) else "none"
-    return system.scheme(
-        start, steps=steps, step_size=step_size, velocity_grid="sample", projection=projection
-    )
+    # Hundreds of steps of one ball, one after another: a GPU takes far longer for them.
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return system.scheme(
+            start, steps=steps, step_size=step_size, velocity_grid="sample", projection=projection
+        )
 
 
 def _published_cradle(cradle: NewtonsCradle, start: State, steps: int, step_size: float) -> Trajectory:

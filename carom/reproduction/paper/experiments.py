@@ -278,14 +278,15 @@ def _all_models() -> dict[str, Trained]:
 
 
 _TWICE = {"masses": (1.0, 2.0)}
+_COUPLED_EPOCHS = 600
+"""Contacts that share a body are resolved one after another, which takes many times as long."""
 _BOX = _other(
     _CRADLE,
     "One ball in a plane box",
     _all_models(),
     place="claim",
     system=BallBox(size=(1.0, 1.0), radii=(0.1,), gravity=2.0),
-    # Contacts that share a body are resolved one after another, which takes some twenty times as long.
-    published_epochs=600,
+    published_epochs=_COUPLED_EPOCHS,
     projection="none",
 )
 CLAIMS: dict[str, Experiment] = {
@@ -308,6 +309,7 @@ CLAIMS: dict[str, Experiment] = {
             _all_models(),
             place="claim",
             system=NewtonsCradle(balls=balls),
+            published_epochs=_COUPLED_EPOCHS,
         )
         for balls in (3, 5)
     },

@@ -326,6 +326,10 @@ PAPER_TABLES: dict[str, Callable[[pl.DataFrame], Table | list[Table] | str]] = {
     "summary": lambda rows: summary_tables(fits_of(rows)),
     "findings": lambda rows: "\n".join(f"- {sentence}" for sentence in findings(fits_of(rows))),
     "hyperparameters": lambda rows: hyperparameter_tables(),
+    # In a marker too, so that the version and the commit stand beside the figures.
+    "paper-figures": lambda rows: "\n".join(
+        f"![{ALL[name].title}](images/paper/{name}.published.png)" for name in ("pendulum", "ball", "cradle")
+    ),
     **{name: lambda rows, name=name: _experiment_or_nothing(rows, name) for name in ALL},
 }
 """Tables by the name of their marker in a page."""
