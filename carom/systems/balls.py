@@ -27,7 +27,8 @@ NEIGHBOUR_LISTS = 48
 BATCH = 64
 """Scenes that are computed together on a processor: their state fits into the cache of a core."""
 MAX_IMPACTS = 1000
-"""Impacts of a ball within a sample before it is brought to rest: more than a ball with e = 0.98 makes."""
+"""Impacts of a ball within a sample: more than one with e = 0.98 makes before it rests. By then those of an
+inelastic collapse are slow, and their contacts last. Several times as many are refused."""
 
 
 class Motions(NamedTuple):
@@ -123,6 +124,7 @@ class AbstractBalls(AbstractSystem):
             first = jax.tree.map(lambda x: x[None], float64_state(start))
             self._require_apart(first.position)
             samples, report = _motion(self.balls(), first, jnp.diff(jnp.asarray(times)), "contacts")
+            _require_resolved(report, times)
             states = jax.tree.map(lambda one, later: jnp.concatenate([one, later[:, 0]]), first, samples)
         return trajectory(times, states, self._contacts(np.asarray(report.contact)[:, 0]))
 
@@ -181,6 +183,18 @@ class AbstractBalls(AbstractSystem):
         # Balls may start in contact, to the rounding of their positions.
         if float(jnp.min(jax.vmap(self.geometry.gap)(position), initial=0.0)) < -1e-9:
             raise InputError("At the start some balls overlap or lie inside a wall; move them apart.")
+
+
+def _require_resolved(report: EventReport, times: np.ndarray) -> None:
+    """Refuse a motion in which impacts were left out, as it would be wrong and might overlap."""
+    problems = (
+        (report.truncated, "there are too many impacts"),
+        (report.crowded, "a ball may meet more others than can be followed"),
+    )
+    for flags, problem in problems:
+        for step in np.flatnonzero(np.asarray(flags)[:, 0])[:1]:
+            span = f"Between t = {times[step]:g} s and {times[step + 1]:g} s"
+            raise InputError(f"{span} {problem}; choose a smaller step size.")
 
 
 @eqx.filter_jit

@@ -75,7 +75,7 @@ def floor_trajectory(
             after = surface, speed
         return np.array((surface, 0.0) if rests else after), np.ones(1, bool), bool(rests)
 
-    return _by_impacts(fly, impact, _flat(start), times, contacts=1)
+    return by_impacts(fly, impact, _flat(start), times, contacts=1)
 
 
 def _parabola(begin: float, state: np.ndarray, acceleration: float, times: np.ndarray) -> np.ndarray:
@@ -108,7 +108,7 @@ def chain_trajectory(
         return *_chain_impacts(state, masses, restitution), False
 
     state, struck, _ = impact(_flat(start))  # balls that touch at the start may meet at once
-    trajectory = _by_impacts(fly, impact, state, times, contacts=count - 1)
+    trajectory = by_impacts(fly, impact, state, times, contacts=count - 1)
     trajectory.contact[0] |= struck
     return trajectory
 
@@ -130,7 +130,7 @@ def _solved(acceleration: Acceleration, t: float, state: np.ndarray, end: float,
     return float(solution.t[-1]) if solution.status == 1 else np.inf, solution.sol
 
 
-def _by_impacts(
+def by_impacts(
     fly: Callable[[float, np.ndarray], Flight],
     impact: Callable[[np.ndarray], Impact],
     state: np.ndarray,

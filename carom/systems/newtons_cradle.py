@@ -53,9 +53,13 @@ class NewtonsCradle(AbstractSystem):
     def potential(self, position: Coordinates) -> Float[Array, ""]:
         return self.mass * self.gravity * self.length * jnp.sum(1 - jnp.cos(position))
 
+    def acceleration(self, position: np.ndarray) -> np.ndarray:
+        """Of the angles."""
+        return -(self.gravity / self.length) * np.sin(position)
+
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
         return chain_trajectory(
-            lambda q: -(self.gravity / self.length) * np.sin(q),
+            self.acceleration,
             np.array(self.masses),
             self.restitution,
             start,

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.event_driven.balls import Balls, Flight, Others, dot, pick
+from carom.integrators.event_driven.balls import Balls, Flight, Others, dot, gap_tolerance, pick
 from carom.integrators.event_driven.free_table import free_motion
 from carom.integrators.event_driven.impacts import (
     Event,
@@ -24,17 +24,22 @@ from carom.integrators.event_driven.impacts import (
     ReportKind,
     exact_instant,
     first_event,
+    meeting,
     outdated,
     velocities_after,
 )
 from carom.integrators.event_driven.neighbours import NeighbourLists, greatest_speed, neighbour_lists
-from carom.integrators.event_driven.next_event import event_codes, look_ahead, next_events
+from carom.integrators.event_driven.next_event import event_codes, next_events
 from carom.integrators.event_driven.resting import resolve_cluster, supported, touching_cluster
+from carom.mechanics import length
 from carom.types import State
 
 MARGIN = 4.0
 """The margin of neighbour lists in paths of the fastest body; 2 would do if none became faster."""
 MAX_RENEWALS = 1000
+SLOW = 1e-3
+"""Of the greatest speed in a step: impacts below it that do not cease are those of an inelastic collapse.
+Faster ones keep their rebound, so that a body may go on after its collapse."""
 
 
 class EventReport(NamedTuple):
@@ -43,7 +48,9 @@ class EventReport(NamedTuple):
     contact: Bool[Array, "*steps scenes bodies targets"] | None
     """What pushed each body, at an impact or at rest: other bodies, then planes; None with "none"."""
     exhausted: Bool[Array, "*steps scenes"]
-    """Some body made more than `max_impacts` impacts: its further ones were without rebound."""
+    """Some body made more than `max_impacts` impacts: its further slow ones were without rebound."""
+    truncated: Bool[Array, "*steps scenes"]
+    """There were too many events: all bodies went on as one cluster, and not as the laws of contact say."""
     grazing: Bool[Array, "*steps scenes"]
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     crowded: Bool[Array, "*steps scenes"]
@@ -76,6 +83,8 @@ class Progress(NamedTuple):
     """Scenes in which no event is known yet."""
     clustered: Bool[Array, "scenes bodies"]
     """Bodies that move in a contact cluster until the end of the step."""
+    slow: Float[Array, "scenes"]
+    """The closing speed below which a contact may come to rest after too many impacts."""
     cluster_energy: Float[Array, "scenes"]
     """The energy of these bodies when their velocities were found."""
     near: NeighbourLists | None
@@ -107,9 +116,9 @@ def event_driven_motion(
         balls: the bodies, the planes and the laws of contact, the same in every scene.
         start: positions and velocities with a leading axis of scenes.
         intervals: the times between samples.
-        max_impacts: impacts of one body within an interval beyond which its impacts are without rebound. A
-            ball that bounces ever faster (e < 1) exceeds any number; it comes to rest, and the report says
-            so.
+        max_impacts: impacts of one body within an interval beyond which its slow impacts are without rebound.
+            A ball that bounces ever faster (e < 1) exceeds any number; it comes to rest, and the report says
+            so. With several times as many impacts per body the motion is `truncated`.
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
         rest_speed: a rebound slower than this is none; what touches and separates more slowly is at rest.
         neighbours: the most bodies that may be near any one, where neighbour lists are to be kept: with many
@@ -132,7 +141,8 @@ def event_driven_motion(
     # On a free table nothing comes to rest, so that scenes need not wait for each other at every sample.
     if balls.gravity is None and report == "none" and len(intervals):
         samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, options)
-        return samples, EventReport(None, exhausted, grazing, jnp.zeros_like(grazing))
+        # All bodies become one cluster then, whatever their speeds are.
+        return samples, EventReport(None, exhausted, exhausted, grazing, jnp.zeros_like(grazing))
     flight = Flight(position, velocity, None if balls.gravity is None else jnp.zeros_like(velocity))
 
     def advance(progress: Progress, interval):
@@ -157,9 +167,10 @@ def _begin(balls: Balls, flight: Flight, report: ReportKind) -> Progress:
         impacts=jnp.zeros(shape, jnp.int32),
         unplanned=~never,
         clustered=jnp.zeros(shape, bool),
+        slow=jnp.zeros(shape[:1], dtype),
         cluster_energy=jnp.zeros(shape[:1], dtype),
         near=None,
-        report=EventReport(contact, never, never, never),
+        report=EventReport(contact, never, never, never, never),
     )
 
 
@@ -168,6 +179,7 @@ def _step(balls: Balls, progress: Progress, options: Options, interval: Float[Ar
     end = lax.stop_gradient(interval)
     # Clocks restart at every sample: times near 0 keep their digits in long motions.
     fresh = _begin(balls, progress.flight, options.report)
+    fresh = fresh._replace(slow=SLOW * greatest_speed(fresh.flight, jnp.broadcast_to(end, fresh.slow.shape)))
     if options.neighbours is not None:
         progress = _among_neighbours(balls, fresh, options, end, options.neighbours)
     else:
@@ -185,11 +197,6 @@ def _events(balls: Balls, progress: Progress, options: Options, end: Float[Array
     """All events up to the end of the step, or as long as neighbour lists are valid."""
     # Every body may make its impacts, look again after those of others, and join a cluster.
     bound = 4 * balls.bodies * (options.max_impacts + balls.bodies)
-    if balls.gravity is not None:
-        # Bodies with different accelerations look for meetings only so far ahead, and then again.
-        bound = bound + 2 * balls.bodies * jnp.minimum(
-            end / look_ahead(lax.stop_gradient(balls)), 1e6
-        ).astype(int)
 
     def limit(progress: Progress):
         if progress.near is None:
@@ -266,25 +273,19 @@ def _next_event(
     elapsed, grazes = exact_instant(balls, pair, event, progress.clock, grazing_speed=options.grazing_speed)
     first, second = event.chosen(balls.bodies)
     struck = (first & event.hits[:, None]) | second
-    impacts = progress.impacts + struck.astype(jnp.int32)
-    repeated = jnp.max(jnp.where(struck, impacts, 0), axis=1)
-    # First without rebound; what goes on colliding even so is resolved as a cluster.
-    plastic = repeated > options.max_impacts
-    # Bodies pressed together at rest, and bodies that do not stop bouncing, become a cluster or join one.
-    joins = (event.happens & (event.code == event_codes(balls).press))[:, None] & first
-    joins = joins | struck & (repeated > 2 * options.max_impacts)[:, None] | (event.active & last)[:, None]
-    disturbed = event.with_body & jnp.any(pick(progress.clustered, event.subjects), axis=1)
-    resolves = disturbed | jnp.any(joins, axis=1)
+    later, impacts = flight.after(elapsed), progress.impacts + struck.astype(jnp.int32)
+    plastic, joins, resolves = _lasting(balls, progress, options, event, later, elapsed, impacts, end, last)
     members = (progress.clustered | joins) & resolves[:, None]
 
     progress = progress._replace(
-        flight=_within_energy(balls, flight.after(elapsed), progress, resolves),
+        flight=_within_energy(balls, later, progress, resolves),
         clock=progress.clock + elapsed,
         events=outdated(balls, progress.events, event),
         impacts=impacts,
         near=None if near is None else near.after(flight, elapsed),
         report=report._replace(
             exhausted=report.exhausted | plastic | (event.active & last),
+            truncated=report.truncated | (event.active & last),
             grazing=report.grazing | grazes,
             contact=_with_impact(report.contact, event, first, struck),
         ),
@@ -313,6 +314,38 @@ def _next_event(
 
     # Looking at all pairs of bodies costs their square: only where some scene needs it.
     return lax.cond(jnp.any(scenes), replan, lambda p: p, progress)
+
+
+def _lasting(
+    balls: Balls, progress: Progress, options: Options, event: Event, later, elapsed, impacts, end, last
+):
+    """Which impacts are without rebound, which bodies become a cluster or join one, and in which scenes
+    clusters are to be resolved.
+
+    Bodies pressed together at rest do, and bodies that do not stop bouncing; so does a body that hardly left
+    a cluster before it is pushed again, as clusters are too expensive to be resolved a thousand times.
+    """
+    first, second = event.chosen(balls.bodies)
+    struck = (first & event.hits[:, None]) | second
+    disturbed = event.with_body & jnp.any(pick(progress.clustered, event.subjects), axis=1)
+    # Velocities of a cluster contain a fall that is still to come: they do not tell slow impacts.
+    slow = disturbed | (-meeting(balls, later.of(event.subjects), event)[-1] < progress.slow)
+    count = jnp.max(jnp.where(struck, impacts, 0), axis=1)
+    repeated = jnp.where(slow, count, 0)
+    pair = progress.flight.of(event.subjects)
+    touches = meeting(balls, pair, event)[0] <= jnp.max(gap_tolerance(pair.position), axis=-1)
+    hardly_left = touches & (lax.stop_gradient(elapsed) <= 1e-6 * end) & (count > options.max_impacts // 64)
+    # First without rebound; what goes on colliding even so is resolved as a cluster.
+    joins = struck & (disturbed & hardly_left | (repeated > 2 * options.max_impacts))[:, None]
+    presses = event.happens & (event.code == event_codes(balls).press)
+    joins = joins | presses[:, None] & first
+    # What presses against a cluster joins it whatever its velocity was, or it would press again for ever.
+    position, pressed = later.position, later.of(event.subjects[:, :1]).position
+    gap = length(position - pressed, axis=0) - balls.radii[None] - balls.radii[event.subjects[:, :1]]
+    again = presses & jnp.any(progress.clustered & first, axis=1)
+    joins = joins | again[:, None] & (gap <= 2 * jnp.max(gap_tolerance(position), axis=1, keepdims=True))
+    joins = joins | (event.active & last)[:, None]
+    return repeated > options.max_impacts, joins, disturbed | jnp.any(joins, axis=1)
 
 
 def _select(where: Bool[Array, "scenes _"], new: Array, old: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.constraint_exact.contact_times import bracketed_root, closing_time, first_dip
+from carom.integrators.constraint_exact.contact_times import closing_time
 from carom.integrators.event_driven.balls import (
     Balls,
     Flight,
@@ -28,6 +28,8 @@ from carom.mechanics import length
 
 ROUNDING = 500
 """What touches and closes in more slowly than this many units of rounding does so by rounding alone."""
+ADVANCES = 64
+"""Steps towards a meeting of bodies with different accelerations; a graze halves its gap in each."""
 
 
 class Codes(NamedTuple):
@@ -150,25 +152,19 @@ def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, ot
         time, event = _first_meeting(times, possible, others, subjects)
     else:
         straight = _straight_meetings(difference, velocity, reach, tolerance)
-        ahead = jnp.minimum(horizon, look_ahead(balls))
-        sought = possible & differs & ~pressed & (ahead > 0)[:, None, None]
-        end = jnp.where(sought, ahead[:, None, None], 0)
-        bent = _bent_meetings(difference, velocity, acceleration, reach, gap, sought, end)
+        sought = possible & differs & ~pressed
+        end = jnp.broadcast_to(horizon[:, None, None], gap.shape)
+        overlap = jnp.minimum(gap, 0)
+        bent, bounds = _bent_meetings(
+            difference, velocity, acceleration, reach, overlap, sought, end, tolerance
+        )
         time, event = _first_meeting(jnp.where(differs, bent, straight), possible, others, subjects)
-        again = jnp.any(sought, axis=-1) & (ahead < horizon)[:, None] & (ahead[:, None] < time)
-        time, event = jnp.where(again, ahead[:, None], time), jnp.where(again, codes.unknown, event)
+        # A graze may need more steps: the body looks again then.
+        again = jnp.any(bounds & (bent <= time[..., None]), axis=-1)
+        event = jnp.where(again, codes.unknown, event)
     # With the other body at rest too, the two are to be held together from now on.
     now = jnp.any(pressed & possible, axis=-1)
     return jnp.where(now, 0, time), jnp.where(now, codes.press, event)
-
-
-def look_ahead(balls: Balls) -> Float[Array, ""]:
-    """How far ahead a meeting of bodies with different accelerations is sought: a fall by a radius.
-
-    Farther ahead a gap may close and open again unnoticed, so the body looks again when that time has come.
-    """
-    fall = length(balls.field)
-    return jnp.where(fall > 0, jnp.sqrt(2 * jnp.max(balls.radii) / jnp.where(fall > 0, fall, 1)), jnp.inf)
 
 
 def _first_meeting(times, possible, others, subjects):
@@ -189,24 +185,50 @@ def _straight_meetings(difference, velocity, reach, tolerance):
     return jnp.where(meets, jnp.maximum(outside, 0) / jnp.where(meets, root, 1), jnp.inf)
 
 
-def _bent_meetings(difference, velocity, acceleration, reach, gap, sought, end):
-    """The same up to `end` where accelerations differ: the root of a quartic, by bracketed Newton steps."""
-    overlap = jnp.minimum(gap, 0)  # what an impact left of it by rounding is no distance to fall
+def _bent_meetings(difference, velocity, acceleration, reach, overlap, sought, end, tolerance):
+    """The same up to `end` where accelerations differ, and which of these times are only lower bounds.
 
-    def there(time):
-        return difference + time[None] * (velocity + 0.5 * time[None] * acceleration)
+    Conservative advancement: along the normal of any instant the distance is never longer than in all
+    directions, so that no contact comes before the parabola along this normal falls through 0. A step to
+    there never passes a contact, however fast the bodies are, and converges to the first one like Newton's.
+    """
+    square = dot(acceleration, acceleration)
+    # Within this time bodies that touch and do not press fall by less than rounding.
+    least = 1e-7 * jnp.sqrt(reach / jnp.where(square > 0, jnp.sqrt(square), 1))
+    rounding = ROUNDING * float(jnp.finfo(reach.dtype).eps)
 
-    def gaps_at(time):
-        return length(there(time), axis=0) - reach - overlap
+    def advance(carry):
+        count, time, searching = carry
+        here = difference + time[None] * (velocity + 0.5 * time[None] * acceleration)
+        motion = velocity + time[None] * acceleration
+        distance = jnp.maximum(length(here, axis=0), jnp.finfo(reach.dtype).tiny)
+        rate, pull = dot(here, motion) / distance, dot(here, acceleration) / distance
+        # What an impact left of overlap by rounding is no distance to fall.
+        gap = jnp.maximum(distance - reach - overlap, 0)
+        touches = gap <= tolerance
+        contact = touches & (rate < -rounding)
+        step = jnp.where(touches, jnp.maximum(departure(motion, rate, pull, distance), least), 0)
+        step = jnp.where(touches, step, _closing(gap, rate, pull, tolerance))
+        searching = searching & ~contact
+        time = jnp.where(searching, time + step, time)
+        return count + 1, time, searching & (time < end)
 
-    def rates_at(time):
-        here = there(time)
-        return dot(here, velocity + time[None] * acceleration) / jnp.maximum(length(here, axis=0), 1e-300)
+    def departure(motion, rate, pull, distance):
+        # With 2 b τ + c τ² + d τ³ + ¼ |a|² τ⁴ for what |difference|² gains, less its last term.
+        b, c = distance * jnp.maximum(rate, 0), dot(motion, motion) + distance * pull
+        d = jnp.minimum(dot(motion, acceleration), 0)
+        root = jnp.sqrt(c**2 - 8 * b * d)
+        ends = (d < 0) | (c < 0)
+        divisor = jnp.where(c > 0, -2 * d, root - c)
+        dividend = jnp.where(c > 0, c + root, 4 * b)
+        return jnp.where(ends, dividend / jnp.where(ends & (divisor > 0), divisor, 1), jnp.inf)
 
-    # Where the bodies separate again before the end, the gap is negative only around the dip.
-    end = first_dip(gaps_at, rates_at, end)
-    closes = sought & (gaps_at(end) < 0)
-    return jnp.where(closes, bracketed_root(gaps_at, rates_at, jnp.maximum(gap, 0), end, closes), jnp.inf)
+    def unfinished(carry):
+        return (carry[0] < ADVANCES) & jnp.any(carry[-1])
+
+    start = 0, jnp.zeros_like(end), sought & (end > 0)
+    _, time, searching = lax.while_loop(unfinished, advance, start)
+    return jnp.where(sought & (time < end), time, jnp.inf), searching
 
 
 def _plane_hits(balls: Balls, own: Flight, radii, closed):
