@@ -12,14 +12,21 @@ import tyro
 
 from carom.cli.arguments import MAXIMUM_STEPS, parse_numbers, parse_state, require_output
 from carom.cli.output import print_json
-from carom.data import SystemFile, Truth, write_recording, write_system_file
+from carom.data import Camera, SystemFile, Truth, film, read_camera, write_recording, write_system_file
 from carom.data import simulate as simulate_system
 from carom.digits import counted
 from carom.errors import InputError, require_range, require_seed
 from carom.forces import QuadraticDrag
 from carom.mechanics import Projection
 from carom.storage.input_file import complaint, shown
-from carom.systems import SYSTEMS, AbstractBoxedBalls, AbstractSystem, ComposedSystem, fitting_radius
+from carom.systems import (
+    SYSTEMS,
+    AbstractBoxedBalls,
+    AbstractSystem,
+    ComposedSystem,
+    Laboratory,
+    fitting_radius,
+)
 from carom.types import State, VelocityGrid
 
 _SAMPLING = {
@@ -34,6 +41,7 @@ _SAMPLING = {
 MAXIMUM_BALLS = 64
 """System files list every pair of balls, and are to be read by people too."""
 MAXIMUM_RUNS = 100_000
+_IMPERFECTIONS = ("contact_time", "restitution_loss", "restitution_scatter")
 _BOX_OPTIONS = ("balls", "dimension", "size", "radius", "masses")
 
 
@@ -47,6 +55,9 @@ class SystemOptions:
         friction: Coulomb's coefficient of billiards, box and stairs, 0 by default.
         damping: Damping of the pendulum, 0 by default.
         drag: Quadratic drag of every body, an inverse length, 0 by default.
+        contact_time: How long a contact lasts, in seconds, 0 by default.
+        restitution_loss: How much restitution falls per unit of closing speed, 0 by default.
+        restitution_scatter: Relative scatter of restitution from hit to hit, 0 by default.
         balls: Number of balls: of the cradle (2 by default), of billiards (5) or in the box (3).
         dimension: Of billiards or box: 1, 2 or 3; 2 by default.
         size: Lengths of the box along its axes, separated by commas; the last one is its height.
@@ -59,6 +70,9 @@ class SystemOptions:
     friction: float | None = None
     damping: float | None = None
     drag: float | None = None
+    contact_time: float | None = None
+    restitution_loss: float | None = None
+    restitution_scatter: float | None = None
     balls: int | None = None
     dimension: int | None = None
     size: str | None = None
@@ -80,6 +94,7 @@ def simulate(
     velocity_grid: VelocityGrid = "half",
     projection: Projection = "none",
     noise: float = 0.0,
+    camera: str | None = None,
     parameters: tyro.conf.OmitArgPrefixes[SystemOptions] = SystemOptions(),  # noqa: B008
     runs: int | None = None,
     speed: float | None = None,
@@ -91,6 +106,7 @@ def simulate(
 
     Example: carom simulate ball --noise 0.2 --out ball.csv
     Example: carom simulate box --balls 20 --dimension 3 --restitution 0.9 --out box.csv
+    Example: carom simulate ball --restitution 0.8 --contact-time 0.01 --camera phone-60fps --out drop.csv
 
     Args:
         system: What moves.
@@ -103,6 +119,8 @@ def simulate(
         velocity_grid: How models are to read the velocities; "sample" is what the paper does.
         projection: How models, and the scheme, are to remove overlap between bodies.
         noise: Standard deviation of Gaussian noise on positions and velocities.
+        camera: Record by a camera, positions alone: phone-30fps, phone-60fps, lab-120fps, high-speed-1000fps,
+            motion-capture, or a TOML file with a table [camera].
         parameters: Parameters of the system.
         runs: Number of random starts of billiards or box, 1 by default.
         speed: Root mean square of the speeds of such starts, 1 by default.
@@ -115,41 +133,48 @@ def simulate(
     require_range("--steps", steps, 1, MAXIMUM_STEPS)
     truth_system = build_system(system, parameters)
     starts = start_states(truth_system, start, runs=runs, speed=speed, seed=seed)
-    truth_system = with_drag(truth_system, parameters.drag)
+    truth_system = as_in_laboratory(truth_system, parameters, seed=seed)
+    filming = _camera(camera, plain=not noise and step_size is None and truth == "exact")
     if out.suffix == ".toml":
         raise complaint(out, "the recording needs another suffix; .toml is for the system file beside it")
     require_output(out, overwrite=overwrite)
     system_file = out.with_suffix(".toml")
     require_output(system_file, overwrite=overwrite)
+    step_size = _SAMPLING[system][1] if step_size is None else step_size
+    sampling: dict[str, Any] = {"steps": steps, "step_size": step_size}
     with warnings.catch_warnings(record=True) as caught:  # shown only if the motion is not refused
-        recording = simulate_system(
-            truth_system,
-            steps=steps,
-            step_size=_SAMPLING[system][1] if step_size is None else step_size,
-            starts=starts,
-            truth=truth,
-            velocity_grid=velocity_grid,
-            projection=projection,
-            noise=noise,
-            seed=seed,
-        )
+        if filming is not None:
+            recording = film(truth_system, filming, frames=steps + 1, starts=starts, seed=seed)
+        else:
+            sampling |= {"velocity_grid": velocity_grid, "projection": projection}
+            recording = simulate_system(
+                truth_system, **sampling, starts=starts, truth=truth, noise=noise, seed=seed
+            )
     for warning in caught:
         print(f"carom: {warning.message}", file=sys.stderr)
     assert recording.scene is not None
     write_recording(recording, out)
     write_system_file(SystemFile(recording.scene), system_file)
     if json:
-        print_json({"recording": str(out), "system": str(system_file), "samples": recording.samples})
-        return
+        return print_json({"recording": str(out), "system": str(system_file), "samples": recording.samples})
     written, described = (shown(file, length=1000) for file in (out, system_file))
     count = f"{counted(len(recording.runs), 'run')}, {recording.samples} samples"
     print(f"{written}: {count}. {described}: its system file.")
 
 
+def _camera(name: str | None, *, plain: bool) -> Camera | None:
+    """A preset or that of a file; options that it replaces must be left out."""
+    if name is not None and not plain:
+        problem = "it states noise and frame rate and films the exact motion"
+        raise InputError(f"--camera: {problem}; leave out --noise, --step-size and --truth.")
+    return None if name is None else read_camera(name)
+
+
 def build_system(name: str, options: SystemOptions) -> AbstractSystem:
     """A system with the given parameters, each checked for that system."""
     system = cast(Any, SYSTEMS[name])()
-    given = {key: value for key, value in asdict(options).items() if value is not None and key != "drag"}
+    given = {key: value for key, value in asdict(options).items() if value is not None}
+    given = {key: given[key] for key in given if key not in ("drag", *_IMPERFECTIONS)}
     if options.balls is not None:
         require_range("--balls", options.balls, 1, MAXIMUM_BALLS)
     if isinstance(system, AbstractBoxedBalls):
@@ -166,13 +191,25 @@ def build_system(name: str, options: SystemOptions) -> AbstractSystem:
     return system
 
 
-def with_drag(system: AbstractSystem, drag: float | None) -> AbstractSystem:
-    """The same system with drag besides, solved by small steps."""
-    if drag is None:
+def as_in_laboratory(system: AbstractSystem, options: SystemOptions, *, seed: int) -> AbstractSystem:
+    """The same system with drag, solved by small steps, or with contacts as real ones are."""
+    given = {name: getattr(options, name) for name in ("drag", *_IMPERFECTIONS)}
+    for name, value in given.items():
+        if value is not None and not 0 <= value <= 1e6:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} must lie between 0 and a million, but it is {value}.")
+    if any(given[name] for name in _IMPERFECTIONS):
+        return Laboratory(  # pyright: ignore[reportCallIssue]
+            ideal=system,
+            drag=options.drag or 0.0,
+            contact_time=options.contact_time or 0.0,
+            restitution_loss=options.restitution_loss or 0.0,
+            scatter=options.restitution_scatter or 0.0,
+            seed=seed,
+        )
+    if options.drag is None:
         return system
-    if not 0 <= drag <= 1e6:
-        raise InputError(f"--drag must lie between 0 and a million, but it is {drag}.")
-    force = QuadraticDrag(np.full(system.geometry.bodies, float(drag)))
+    force = QuadraticDrag(np.full(system.geometry.bodies, float(options.drag)))
     return ComposedSystem(stated=system.scene(), acting=(*system.forces, force), begin=system.start)  # pyright: ignore
 
 

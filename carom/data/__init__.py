@@ -1,5 +1,6 @@
 """Recordings: container, simulation, noise, held-out parts, files."""
 
+from carom.data.camera import Camera, film, film_motions, read_camera
 from carom.data.io.columns import Columns
 from carom.data.io.recording_file import read_recording, write_recording
 from carom.data.io.system_file import (
@@ -13,6 +14,7 @@ from carom.data.simulate import Truth, add_noise, disturb_touch, simulate
 from carom.data.split import HeldOut, Split, hold_out
 
 __all__ = [
+    "Camera",
     "Columns",
     "HeldOut",
     "Recording",
@@ -22,7 +24,10 @@ __all__ = [
     "Truth",
     "add_noise",
     "disturb_touch",
+    "film",
+    "film_motions",
     "hold_out",
+    "read_camera",
     "read_described",
     "read_recording",
     "read_system_file",

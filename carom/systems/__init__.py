@@ -5,6 +5,7 @@ from carom.systems.base import AbstractSystem
 from carom.systems.bouncing_ball import BentBall, BouncingBall
 from carom.systems.boxed_balls import AbstractBoxedBalls, BallBox, Billiards, fitting_radius
 from carom.systems.composed import ComposedSystem
+from carom.systems.laboratory import Laboratory
 from carom.systems.newtons_cradle import NewtonsCradle
 from carom.systems.pendulum import Pendulum
 from carom.systems.stairs import Stairs
@@ -30,6 +31,7 @@ __all__ = [
     "Billiards",
     "BouncingBall",
     "ComposedSystem",
+    "Laboratory",
     "Motions",
     "NewtonsCradle",
     "Pendulum",
