@@ -13,13 +13,14 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
 from carom.estimation import Fit
-from carom.evaluation import paper_rmse, score_held_out
+from carom.evaluation import fit_rival, paper_rmse, score_held_out
 from carom.fits.options import OPTIONS, FitOptions, Option
 from carom.fits.plan import FitPlan, plan_fit
 from carom.models import forecast as forecast_model
 from carom.training import TrainingResult
 
 HELD_OUT = "error of forecasts of held-out data, noise included"
+BY_TEXTBOOK = "the same by the textbook (free flight, regression)"
 
 
 def _argument(option: Option) -> tuple[str, Any, Any]:
@@ -69,15 +70,21 @@ def fit(
         result = plan.run(out, overwrite=overwrite, progress=report)
     found, summary, notes = _estimated(result, plan) if isinstance(result, Fit) else _trained(result, plan)
     # Scored here and by sweeps alike, never inside the fit, which must not see these data.
-    held_out = None
+    held_out, scored, rival = None, [], None
     if plan.split.held_out:
         noise = (result.noise[0], result.noise[1]) if isinstance(result, Fit) else None
         held_out = score_held_out(result.model, plan.split.held_out, noise=noise)
+        scored = [(HELD_OUT, held_out)]
+        rival = fit_rival(plan.training, plan.split.held_out)
+    if held_out is not None and rival is not None:
+        scored.append((BY_TEXTBOOK, rival.error))
+        verdict = rival.verdict(held_out)
+        notes = notes if verdict is None else (verdict, *notes)
     if json:
-        print_json({"run": str(out), **found, "held_out_error": held_out, "seconds": result.seconds})
+        errors = {"held_out_error": held_out, "textbook_error": None if rival is None else rival.error}
+        print_json({"run": str(out), **found, **errors, "seconds": result.seconds})
         return
     title = f"{plan.path}: {found.get('stepper', found['model'])}"
-    scored = [] if held_out is None else [(HELD_OUT, held_out)]
     print_table(title, ("", "value"), [*summary, *scored, ("seconds", result.seconds)])
     for note in notes:
         print(f"Note: {note}")
@@ -113,6 +120,8 @@ def _estimated(result: Fit, plan: FitPlan) -> Summary:
         rows.append(("missing values", data.missing_values))
     if plan.split.held_out:
         rows.append(("samples held out", data.samples - plan.training.samples))
+    rows += [(f"samples {name.replace('_', ' ')}", count) for name, count in result.counts._asdict().items()
+             if count]  # fmt: skip
     rows += [("impacts", sum(impacts)), ("noise of positions", result.noise[0])]
     if data.has_velocity:
         rows.append(("noise of velocities", result.noise[1]))
@@ -125,6 +134,7 @@ def _estimated(result: Fit, plan: FitPlan) -> Summary:
         "parameters": {p.name: [p.value, p.standard_error] for p in result.parameters},
         "noise": list(result.noise),
         "impacts": impacts,
+        "samples": result.counts._asdict(),
         "diagnostics": list(diagnostics),
         "notes": list(plan.notes),
     }

@@ -1,4 +1,4 @@
-"""Metrics of forecasts, the oracle, files of results and tables of them."""
+"""Metrics of forecasts, the oracle, the textbook's model, files of results and tables of them."""
 
 from carom.evaluation.forecasts import HeldOutForecast, forecast_held_out, held_out_error, score_held_out
 from carom.evaluation.metrics import (
@@ -11,14 +11,18 @@ from carom.evaluation.metrics import (
     velocity_rmse,
 )
 from carom.evaluation.oracle import OracleFit, fit_oracle
+from carom.evaluation.textbook import TextbookModel, fit_rival, fit_textbook
 
 __all__ = [
     "ContactScore",
     "HeldOutForecast",
     "OracleFit",
+    "TextbookModel",
     "contact_score",
     "energy_drift",
     "fit_oracle",
+    "fit_rival",
+    "fit_textbook",
     "forecast_held_out",
     "held_out_error",
     "interpenetration",

@@ -14,6 +14,7 @@ from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
 from carom.evaluation.forecasts import forecast_held_out, held_out_error
 from carom.evaluation.tables import Table
+from carom.evaluation.textbook import fit_rival
 from carom.fits import recording_hash
 from carom.fits.options import ModelName, PaperSettings
 from carom.fits.plan import paper_model
@@ -21,7 +22,7 @@ from carom.storage.atomic import write_whole
 from carom.training import TrainingSettings, train
 
 PAPER_MODELS = get_args(ModelName)
-CAROM = "carom"
+CAROM, TEXTBOOK = "carom", "textbook"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,9 @@ def rank_models(
             # More important than what the fit says of itself.
             reason = "A forecast diverged."
         found.append(Ranked(name, error, errors, fit.seconds, reason))
+    rival = fit_rival(split.training, split.held_out)
+    if rival is not None:
+        found.append(Ranked(TEXTBOOK, rival.error, rival.errors, reason=rival.model.describe()))
     return split, tuple(sorted(found, key=lambda row: np.inf if row.error is None else row.error))
 
 

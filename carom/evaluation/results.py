@@ -62,6 +62,7 @@ def write_results(
     *,
     command: str,
     machine: str | None = None,
+    jax_version: str | None = None,
     data_sha256: str | None = None,
 ) -> Results:
     """Write tidy rows, sorted by what they belong to, one per line; returns them as they are read back.
@@ -72,13 +73,14 @@ def write_results(
             out, and floats are rounded to `DIGITS` significant digits.
         command: what makes these results when it is typed.
         machine: the devices that computed them, by default those of this process.
+        jax_version: of the processes that computed them, by default that of this one.
         data_sha256: a hash of the measured recordings that they depend on.
     """
     header = {
         "command": command,
         "versions": {
             "carom": carom.__version__,
-            "jax": jax.__version__,
+            "jax": jax_version or jax.__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
