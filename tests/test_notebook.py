@@ -24,13 +24,13 @@ def parsed(html: str) -> ElementTree.Element:
 
 @pytest.fixture(scope="module")
 def recording():
-    return carom.simulate(carom.systems.BouncingBall(), steps=150, step_size=0.02, noise=0.05, seed=1)
+    return carom.simulate(carom.systems.BouncingBall(), steps=250, step_size=0.02, noise=0.05, seed=1)
 
 
 def test_a_recording(recording):
     page = parsed(recording._repr_html_())
     text = " ".join(page.itertext())
-    assert "151 samples" in text
+    assert "251 samples" in text
     assert "velocities" in text
     assert len(paths(page)) == 1
 
@@ -70,9 +70,7 @@ def test_models_and_a_trained_fit(recording):
 
 
 def test_a_fit_of_latent_states(recording):
-    fit = carom.estimation.fit_recording(
-        recording, carom.Settings(learn=("restitution", "gravity"), potential="none")
-    )
+    fit = carom.estimation.fit_recording(recording, carom.Settings(learn=("restitution", "surfaces")))
     text = " ".join(parsed(fit._repr_html_()).itertext())
     assert "restitution" in text
     assert "failed" not in text

@@ -58,8 +58,8 @@ def forecast_from(
     Example:
         >>> import carom
         >>> ball = carom.systems.BouncingBall()
-        >>> recording = carom.simulate(ball, steps=150, step_size=0.02, noise=0.1, seed=1)
-        >>> fit = carom.fit(recording)
+        >>> recording = carom.simulate(ball, steps=250, step_size=0.02, noise=0.1, seed=1)
+        >>> fit = carom.fit(recording, learn=["restitution"])
         >>> ahead = forecast_from(fit.model, ball.start, 50, samples=fit.samples)
         >>> width = (ahead.high - ahead.low)[0, :, 0, 0]
         >>> bool(width[0] == 0 < width[25] < width[50])

@@ -51,7 +51,7 @@ def final_window(run: Run, scene: Scene, noise: tuple[float, float] | None = Non
         raise InputError(
             f"A recording of {len(run)} samples is too short to estimate its last state; use at least 3."
         )
-    found = find_impacts(run, scene, sensor=None, masses_known=False)
+    (found,) = find_impacts([run], scene, masses_known=False)
     impact_steps = np.flatnonzero(found.chosen.any(axis=1))
     flight = len(run) - 1 - (impact_steps[-1] if len(impact_steps) else -1)
     start = len(run) - min(flight, WINDOW) if flight >= FLIGHT else max(0, len(run) - WINDOW)

@@ -108,7 +108,11 @@ class Problem:
             recording,
             sensor=sensor,
             masses_known=not learn & {"masses", "masses-per-run"},
-            surfaces_known=not learn & {"surfaces", "radii", "surfaces-per-run", "normals"},
+            surfaces="per run"
+            if "surfaces-per-run" in learn
+            else "common"
+            if learn & {"surfaces", "radii", "normals"}
+            else "known",
             rough=template.friction is not None,
             mask=settings.mask,
         )
@@ -129,7 +133,7 @@ class Problem:
             settings,
             impacts,
             estimate,
-            prescribe(recording, impacts, surfaces, mask=settings.mask),
+            prescribe(impacts),
             units,
             free,
             start,
@@ -167,8 +171,7 @@ class Problem:
 
     def with_impacts(self, impacts: list[Impacts]) -> "Problem":
         """The problem with other impacts prescribed."""
-        prescriptions = prescribe(self.recording, impacts, self.surfaces, mask=self.settings.mask)
-        return replace(self, impacts=impacts, prescriptions=prescriptions)
+        return replace(self, impacts=impacts, prescriptions=prescribe(impacts))
 
     @property
     def noise(self) -> np.ndarray:

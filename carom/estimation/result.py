@@ -1,7 +1,7 @@
 """The result of our recipe: the fitted mechanism, its parameters with errors, and diagnostics."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from carom.contact_laws import SpeedDependentRestitution
 from carom.data import Recording
 from carom.estimation.detection.impacts import Impacts
 from carom.estimation.detection.sensor_rates import sensor_parameters
@@ -21,6 +22,7 @@ from carom.estimation.parameters.free import (
 )
 from carom.estimation.parameters.report import Parameter, report_parameters
 from carom.estimation.problem import SURFACES, Problem
+from carom.estimation.sample_counts import SampleCounts, count_samples
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Outcome
 from carom.estimation.solver.normal_equations import Parameters
@@ -70,6 +72,7 @@ class Fit:
         free: the free parameters.
         covariance: of the values shared by all runs.
         by_gap: whether contacts determined by the gap explain the recording as well as prescribed impacts.
+        counts: what became of every sample.
         samples: mechanisms sampled from the posterior (Laplace), stacked along the first axis of all arrays.
             If runs have parameters of their own, each sample has those of a random run, as a new run might.
         settings: of the fit.
@@ -89,6 +92,7 @@ class Fit:
     free: FreeParameters
     covariance: Float[np.ndarray, "shared shared"]
     by_gap: bool
+    counts: SampleCounts
     samples: Mechanism
     settings: Settings
     history: tuple[float, ...]
@@ -164,6 +168,7 @@ def describe(
     retrace = retracer(free.layout, None if by_gap else problem.most)
     motion = State(*retrace(*retraced(problem, best.estimate.parameters, segments)))
     motions = _motions(recording, partition, motion, segments, noise)
+    free = _within_closing_speeds(free, values, problem.impacts)
     model = with_values(free.layout, free.maps, free.template, values)
     half_widths = None
     if not exact and any(block.path == SURFACES for block in free.layout.shared):
@@ -173,6 +178,9 @@ def describe(
     covariance = np.asarray(best.covariance)
     if len(partition.run) == len(recording.runs) >= ENOUGH_RUNS:
         covariance = _wider(covariance, np.asarray(best.scatter))
+    diagnostics = _diagnostics(problem, motions, noise, by_gap=agrees)
+    # Correlated residuals, of a tracker that smooths or of a misfit, tell less than as many independent ones.
+    covariance = covariance * diagnostics.correlation_time
     added, added_errors = _added(problem, partition, local, np.asarray(best.local_error))
     samples = sample_mechanisms(
         free, values, covariance, np.asarray(best.gradient), problem.priors, half_widths
@@ -182,7 +190,7 @@ def describe(
         model=jax.tree.map(_single, model),
         parameters=_parameters(problem, values, covariance, half_widths, best),
         noise=(float(noise[0]), float(noise[1]) if recording.has_velocity else float("nan")),
-        diagnostics=_diagnostics(problem, motions, noise, by_gap=agrees),
+        diagnostics=diagnostics,
         log_likelihood=float(best.log_likelihood),
         impacts=tuple(problem.impacts),
         motions=motions,
@@ -191,6 +199,7 @@ def describe(
         free=free,
         covariance=covariance,
         by_gap=agrees,
+        counts=count_samples(recording, problem.impacts, problem.prescriptions),
         samples=as_in_some_run(free, samples, added),
         settings=problem.settings,
         history=history,
@@ -220,6 +229,31 @@ def retraced(problem: Problem, parameters: Parameters, segments: Segments) -> tu
         pad_rows(np.asarray(part)) for part in (parameters.local, segments.duration, segments.modes)
     )
     return problem.free.template, problem.free.maps, np.asarray(parameters.shared), local, duration, modes
+
+
+def _within_closing_speeds(
+    free: FreeParameters, values: np.ndarray, impacts: Sequence[Impacts]
+) -> FreeParameters:
+    """Free parameters of a mechanism whose law of restitution knows the closing speeds of its impacts.
+
+    From the 1st to the 99th percentile, so that in a long recording no single false impact sets a limit.
+    Contacts whose laws have the same values share a range; without impacts it is unlimited.
+    """
+    law = with_values(free.layout, free.maps, free.template, values).restitution
+    if not isinstance(law, SpeedDependentRestitution):
+        return free
+    terms, speeds = np.asarray(law.terms), np.array(law.speeds)
+    for contact in range(len(terms)):
+        alike = (terms == terms[contact]).all(axis=1)
+        closing = np.concatenate([-found.before[found.chosen & alike] for found in impacts])
+        if (closing > 0).any():
+            closing = closing[closing > 0]
+            # Of fewer than a hundred impacts the slowest and the fastest.
+            speeds[contact] = (
+                np.percentile(closing, 1, method="lower"),
+                np.percentile(closing, 99, method="higher"),
+            )
+    return replace(free, template=eqx.tree_at(lambda m: m.restitution.speeds, free.template, speeds))
 
 
 def _single(leaf):
@@ -265,6 +299,7 @@ def _added(
 def _diagnostics(
     problem: Problem, motions: Sequence[Motion], noise: np.ndarray, *, by_gap: bool
 ) -> Diagnostics:
+    counts = count_samples(problem.recording, problem.impacts, problem.prescriptions)
     # Residuals below the resolution of the data are errors of the network, and never white.
     resolved = (noise > problem.priors.resolution)[None, :, None, None]
     shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
@@ -276,6 +311,7 @@ def _diagnostics(
         np.array([True, problem.recording.has_velocity]),
         _half_ranges(problem.recording),
         by_gap=by_gap,
+        lost=counts.message,
     )
 
 
@@ -298,10 +334,11 @@ def _motions(
     residuals = np.where(segments.known, predicted - segments.observed, np.nan) / noise[None, :, None, None]
     result = []
     for index, run in enumerate(recording.runs):
-        rows = np.flatnonzero(partition.run == index)
-        states, residual = (
-            np.concatenate([part[row] for row in rows])[: len(run)] for part in (predicted, residuals)
-        )
+        states, residual = (np.full((len(run), *part.shape[2:]), np.nan) for part in (predicted, residuals))
+        for row in np.flatnonzero(partition.run == index):
+            start, size = partition.sample[row], partition.size[row]
+            states[start : start + size] = predicted[row, :size]
+            residual[start : start + size] = residuals[row, :size]
         result.append(Motion(states[:, 0], states[:, 1], residual))
     return tuple(result)
 

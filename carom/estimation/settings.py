@@ -45,7 +45,8 @@ class Settings:
         horizons: Samples per segment in each stage, each a multiple of the previous one; a last stage with
             whole runs is added.
         longest: Greatest number of samples per segment in that last stage; a multiple of the last horizon.
-        mask: Samples either side of an impact to exclude from the residuals, for contacts of finite duration.
+        mask: Samples either side of an impact to leave out, for contacts of finite duration and smoothed
+            positions. By default it is chosen: the shortest with which contacts explain most velocity jumps.
         rounds: Greatest number of rounds of least squares in a stage.
         converged: Change of the log-likelihood below which a stage has converged.
     """
@@ -62,7 +63,7 @@ class Settings:
     starts: Annotated[int, Interval(ge=1, le=64)] = 4
     horizons: tuple[int, ...] = (20, 100, 600)
     longest: Annotated[int, Ge(1)] = 2400
-    mask: Annotated[int, Ge(0)] = 0
+    mask: Annotated[int, Ge(0)] | None = None
     rounds: Annotated[int, Interval(ge=1, le=1000)] = 16
     converged: Annotated[float, Gt(0)] = 0.2
 

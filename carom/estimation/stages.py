@@ -21,6 +21,7 @@ from carom.compilation import device_memory, full_precision
 from carom.data import Recording
 from carom.data.recording import require_moderate
 from carom.errors import InputError
+from carom.estimation.detection.impacts import Impacts
 from carom.estimation.detection.reassignment import (
     reassign_short_runs,
     reassign_steps,
@@ -76,7 +77,7 @@ def fit_recording(
     Example:
         >>> import carom
         >>> ball = carom.systems.BouncingBall(restitution=0.8)
-        >>> recording = carom.simulate(ball, steps=150, step_size=0.02, noise=0.05, seed=1)
+        >>> recording = carom.simulate(ball, steps=250, step_size=0.02, noise=0.05, seed=1)
         >>> fit = fit_recording(recording, Settings(learn=("restitution", "surfaces")))
         >>> restitution = fit.parameters[0]
         >>> abs(restitution.value - 0.8) < 0.02
@@ -160,7 +161,15 @@ def _fit_by(
         for index, recording in enumerate(recordings)
     ]
     exact = stepper != "cd_lagrange"
-    partitions = _partitions(recordings, settings)
+    if len({tuple(found.pieces for found in problem.impacts) for problem in problems}) > 1:
+        # Runs that fall into different pieces have segments of different shapes, and cannot be a batch.
+        each = [None if starts is None else starts[index : index + 1] for index in range(len(recordings))]
+        return [
+            fit
+            for recording, known, seed in zip(recordings, each, seeds, strict=True)
+            for fit in _fit_by(stepper, [recording], scene, settings, known, [seed], done)
+        ]
+    partitions = _partitions(problems[0].impacts, settings)
     _require_memory(len(problems), len(partitions[0].run), problems[0].free.layout)
     rounds = Rounds(settings, done, [])
     outcome = _first_stage(rounds, problems, partitions, seeds, by_gap_later=exact and not problems[0].short)
@@ -189,12 +198,12 @@ def _fit_by(
     ]
 
 
-def _partitions(recordings: Sequence[Recording], settings: Settings) -> list[Partition]:
+def _partitions(impacts: Sequence[Impacts], settings: Settings) -> list[Partition]:
     """Partitions into segments of increasing length, one per stage."""
-    longest = max(len(run) for recording in recordings for run in recording.runs)
+    longest = max(end - start for found in impacts for start, end in found.pieces)
     horizons: list[int | None] = [h for h in settings.horizons if h < longest]
     horizons.append(None if longest <= settings.longest else settings.longest)
-    return [partition(recordings[0], horizon) for horizon in horizons]
+    return [partition(impacts, horizon) for horizon in horizons]
 
 
 def _first_stage(

@@ -71,7 +71,7 @@ def fit(
     Example:
         >>> import carom
         >>> ball = carom.systems.BouncingBall(restitution=0.9)
-        >>> recording = carom.simulate(ball, steps=150, step_size=0.02, noise=0.05, seed=1)
+        >>> recording = carom.simulate(ball, steps=250, step_size=0.02, noise=0.05, seed=1)
         >>> fit = carom.fit(recording, learn=["restitution"])
         >>> abs(fit.parameters[0].value - 0.9) < 0.02
         True

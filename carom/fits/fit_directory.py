@@ -289,11 +289,14 @@ def recording_hash(recording: Recording) -> str:
 
 def _notes_of_estimation(fit: Fit) -> dict[str, Any]:
     first = fit.motions[0]
-    start = (*np.ravel(first.position[0]), *np.ravel(first.velocity[0]))
+    # A hand may hold the bodies at first; the motion that was fitted begins later.
+    begin = int(np.argmax(np.isfinite(first.position).all(axis=(1, 2))))
+    start = (*np.ravel(first.position[begin]), *np.ravel(first.velocity[begin]))
     return {
         "parameters": [asdict(parameter) for parameter in fit.parameters],
         "noise": [None if np.isnan(value) else value for value in fit.noise],
         "diagnostics": list(fit.diagnostics.messages),
+        "samples": fit.counts._asdict(),
         "impacts": [np.argwhere(found.chosen).tolist() for found in fit.impacts],
         "log_likelihood": fit.log_likelihood,
         "start": [float(x) for x in start],

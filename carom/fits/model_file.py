@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from carom.contact_laws import UNLIMITED, SpeedDependentRestitution
 from carom.data.io.system_file import SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
 from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
@@ -33,6 +34,8 @@ MAXIMUM_SIZE, MAXIMUM_LENGTH, MAXIMUM_DEPTH = 100_000, 64, 4
 is constructed: a list of 100 000 layer sizes would take minutes and gigabytes."""
 MAXIMUM_SCENE = 2**20
 """Characters of the scene, as for system files."""
+SPEEDS = "restitution.speeds"
+"""The tensor with the closing speeds that a law of restitution was learned from."""
 MAXIMUM_SAMPLES = 10_000
 """Models in a posterior file."""
 
@@ -81,7 +84,7 @@ def read_model_file(path: Path) -> tuple[AbstractModel, dict[str, Any]]:
     except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
         problem = f"the header does not describe a model ({shown(error)}); fit it again"
         raise complaint(path, problem) from error
-    return fill(path, skeleton, tensors), header["notes"]
+    return fill(path, skeleton, _with_speeds(skeleton, tensors)), header["notes"]
 
 
 def _construct(kind: str, scene: Scene, step_size: float, options: Mapping[str, Any]) -> AbstractModel:
@@ -123,7 +126,18 @@ def load_posterior(path: Path, model: AbstractModel) -> AbstractModel:
         skeleton = eqx.tree_at(
             lambda m: m.forces, model, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
         )
-    return fill(path, skeleton, tensors, models=samples)
+    return fill(path, skeleton, _with_speeds(skeleton, tensors, samples), models=samples)
+
+
+def _with_speeds(
+    model: AbstractModel, tensors: dict[str, np.ndarray], *samples: int
+) -> dict[str, np.ndarray]:
+    """The tensors of a file; up to version 0.11 laws of restitution had no range of speeds: no limits."""
+    law = model.restitution if isinstance(model, Mechanism) else None
+    if not isinstance(law, SpeedDependentRestitution) or SPEEDS in tensors:
+        return tensors
+    speeds = np.broadcast_to(np.array(UNLIMITED, np.float32), (*samples, *law.speeds.shape))
+    return tensors | {SPEEDS: speeds}
 
 
 def _arrays(model: AbstractModel) -> dict[str, np.ndarray]:

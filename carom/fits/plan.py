@@ -157,13 +157,13 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
     else:
         most = (max(len(run) for run in recording.runs) - 1) // 4
         # Beyond that, a run with one impact would keep less than half of its samples.
-        if chosen.mask > most:
+        if chosen.mask is not None and chosen.mask > most:
             raise SettingsError(
                 f"`mask` must lie between 0 and {most} for this recording, not {chosen.mask}."
             )
         settings = recipe_settings(chosen, path, description.learn, options.learn)
         if options.around is not None:
-            recording, impacts = trim(recording, options.around, mask=chosen.mask)
+            recording, impacts = trim(recording, options.around, mask=chosen.mask or 0)
             if several := sum(count > 1 for count in impacts):
                 notes = (
                     f"{several} of {len(impacts)} runs have more than one impact; only the data around the "

@@ -180,6 +180,8 @@ def _draw_restitution(charts: list[Chart], findings: Findings) -> None:
     for curve in findings.restitutions[:MOST_CHARTS]:
         title, text = f"Restitution {findings.contact(curve.of)}", "over the speeds of the detected impacts"
         labels = ("closing speed / (unit/s)", "e")
+        if (limits := findings.learned_speeds(curve.of)) is not None:
+            text += ", held constant beyond {:.3g} to {:.3g} unit/s".format(*limits)
         _draw_curve(charts, findings, curve, "restitution", title, text, *labels)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from carom.contact_laws import UNLIMITED, SpeedDependentRestitution
 from carom.data import Run
 from carom.errors import InputError
 from carom.estimation.parameters.sharing import contact_name
@@ -22,7 +23,7 @@ from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
 from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
 from carom.fits.fit_directory import Trajectory
 from carom.mechanics import contact_rate, kinetic_energy
-from carom.models import AbstractModel, forecast
+from carom.models import AbstractModel, Mechanism, forecast
 from carom.models.base import HasForce, HasSurfaces
 from carom.storage.input_file import shown
 from carom.types import State
@@ -156,7 +157,7 @@ class Findings:
         """The samples right after a contact, or right after its bodies were touched."""
         if self.detected:
             return self.impacts[run][:, signal]
-        # Asked of the model: which bodies a signal stands for is its affair.
+        # The model knows which bodies a signal stands for.
         alone = jnp.arange(self.model.contact.size) == signal
         return np.any(self.impacts[run][:, np.asarray(self.model.contact.to_touch(alone))], axis=1)
 
@@ -259,6 +260,14 @@ class Findings:
         # Contacts of the same law have the same curve.
         distinct = {curve.value.round(5).tobytes(): curve for curve in reversed(curves)}
         return tuple(curve for curve in reversed(distinct.values()) if np.ptp(curve.value) > NEGLIGIBLE)
+
+    def learned_speeds(self, contact: int) -> tuple[float, float] | None:
+        """The closing speeds beyond which e of a contact is held constant; None without limits."""
+        law = self.model.restitution if isinstance(self.model, Mechanism) else None
+        if not isinstance(law, SpeedDependentRestitution):
+            return None
+        low, high = np.asarray(law.speeds, float)[contact].tolist()
+        return None if high >= UNLIMITED[1] else (low, high)
 
     @cached_property
     def gaps(self) -> Float[np.ndarray, "samples signals"] | None:

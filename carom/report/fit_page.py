@@ -47,6 +47,7 @@ def report_html(findings: Findings) -> str:
         seconds=sum(float(run.time[-1] - run.time[0]) for run in findings.fit.recording.runs),
         impacts=sum(int(found.sum()) for found in findings.impacts),
         noise=findings.noise,
+        samples=sample_counts(findings),
         error=findings.error,
         infinity=np.inf,
         held_out={"size": sum(map(len, futures)), "spread": spread},
@@ -55,6 +56,14 @@ def report_html(findings: Findings) -> str:
         scene=scene_html(findings),
         charts=fit_charts(findings),
     )  # fmt: skip
+
+
+def sample_counts(findings: Findings) -> dict[str, int]:
+    """Numbers of training positions by what became of them, without zeros; nothing in older directories."""
+    counts = findings.fit.notes.get("samples")
+    if not isinstance(counts, dict) or not all(type(count) is int for count in counts.values()):
+        return {}
+    return {str(name).replace("_", " "): count for name, count in counts.items() if count > 0}
 
 
 def parameter_table(findings: Findings) -> Table | None:

@@ -96,7 +96,7 @@ def test_restitution_from_a_recording(channels, tmp_path, capsys):
     With positions, velocities and touch, or with positions alone.
     """
     recording, run, out = tmp_path / "ball.csv", tmp_path / "run", tmp_path / "forecast.csv"
-    simulate = ["simulate", "ball", "--restitution", "0.8", "--noise", "0.05", "--steps", "150"]
+    simulate = ["simulate", "ball", "--restitution", "0.8", "--noise", "0.05", "--steps", "250"]
     main([*simulate, "--seed", "1", "--out", str(recording)])
     rows = [line.split(",")[: 2 + channels] for line in recording.read_text().splitlines()]
     recording.write_text("\n".join(map(",".join, rows)) + "\n")
@@ -108,7 +108,7 @@ def test_restitution_from_a_recording(channels, tmp_path, capsys):
 
     main(["fit", str(recording), "--out", str(run), "--json"])
     summary = json.loads(capsys.readouterr().out)
-    assert summary["impacts"] == [1]
+    assert summary["impacts"] == [2]
     ((value, standard_error),) = [
         pair for name, pair in summary["parameters"].items() if name.startswith("restitution")
     ]

@@ -19,7 +19,7 @@ FITS = {
     "carom": ["--hidden", "8"],
     "no potential": ["--potential", "none", "--learn", "gravity", "restitution"],
     "both schemes": ["--hidden", "4", "--learn", "restitution"],
-    "paper, ensemble": ["--recipe", "paper", "--ensemble", "2", "--epochs", "400", "--hidden", "16"],
+    "paper, ensemble": ["--recipe", "paper", "--ensemble", "2", "--epochs", "100", "--hidden", "16"],
 }
 """Options of `carom fit`. The third is given a recording of the CD-Lagrange step, which both schemes try."""
 REPRODUCTIONS = {

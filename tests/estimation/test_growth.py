@@ -14,8 +14,8 @@ import pytest
 import carom
 from carom.errors import InputError
 from carom.estimation import stages as latent
-from carom.estimation.detection import local_fits
-from carom.estimation.detection.impacts import find_impacts, peaks_of
+from carom.estimation.detection import velocity_jumps
+from carom.estimation.detection.impacts import find_impacts
 from carom.estimation.solver.normal_equations import Parameters, Prior, normal_equations
 from carom.estimation.solver.segments import first_states, partition
 
@@ -53,40 +53,21 @@ def bouncing(steps: int, seed: int = 1) -> carom.Recording:
     return carom.simulate(ball, steps=steps, step_size=0.02, noise=0.05, seed=seed)
 
 
-def test_impacts_found_in_blocks_are_the_same(monkeypatch):
+def test_impacts_found_in_chunks_are_the_same(monkeypatch):
     recording = bouncing(700)
-    run = recording.runs[0]
-    whole = find_impacts(run, recording.scene, sensor=None)
+    whole, parts = (
+        find_impacts(recording.runs, recording.scene)[0]
+        for _ in (monkeypatch.setattr(velocity_jumps, "CHUNK", size) for size in (1000, 100))
+    )
     assert whole.chosen.any()
-    monkeypatch.setattr(local_fits, "BATCH", 64)
-    parts = find_impacts(run, recording.scene, sensor=None)
-    for name in ("log_odds", "chosen", "gap", "before", "after", "smooth_gap", "noise"):
-        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
-
-
-def test_peaks_are_the_greatest_first():
-    """The same as looking for the greatest of what is left, again and again."""
-    generator = np.random.default_rng(0)
-    for _ in range(20):
-        log_odds = generator.normal(-1, 2, (60, 3)).round(1)  # with ties
-        sharing = generator.random((3, 3)) < 0.5
-        sharing |= sharing.T | np.eye(3, dtype=bool)
-        left, expected = log_odds.copy(), np.zeros(log_odds.shape, bool)
-        while left.max() > 0:
-            step, contact = np.unravel_index(np.argmax(left), left.shape)
-            expected[step, contact] = True
-            for other in range(max(0, step - 3), min(len(left), step + 4)):
-                if abs(other - step) > 1:
-                    left[other, sharing[contact]] = -np.inf
-                left[other, contact] = -np.inf
-        np.testing.assert_array_equal(peaks_of(log_odds, 4, sharing), expected)
+    np.testing.assert_array_equal(parts.chosen, whole.chosen)
 
 
 def test_start_states_do_not_look_through_impacts():
     recording = bouncing(300)
-    found = find_impacts(recording.runs[0], recording.scene, sensor=None)
+    found = find_impacts(recording.runs, recording.scene)[0]
     exact = carom.simulate(carom.systems.BouncingBall(restitution=1.0), steps=300, step_size=0.02).runs[0]
-    places = partition(recording, 5)
+    places = partition([found], 5)
     states = first_states(recording, [found], places)
     assert np.abs(states[:, 0] - exact.position[places.sample, 0, 0]).max() < 0.2
     assert np.abs(states[:, 1] - exact.velocity[places.sample, 0, 0]).max() < 1.0

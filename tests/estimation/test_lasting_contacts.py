@@ -41,7 +41,7 @@ def test_a_contact_that_lasts_is_one_impact_where_the_motions_would_have_met(dur
     )
     recording, begun = recorded(cases, generator, step=0.002)
     for run, case, start in zip(recording.runs, cases, begun, strict=True):
-        found = find_impacts(run, RIDERS, sensor=None, masses_known=False, mask=15)
+        (found,) = find_impacts([run], RIDERS, masses_known=False, mask=15)
         step = int(np.argmax(np.where(found.chosen[:, 0], found.log_odds[:, 0], -np.inf)))
         assert abs(run.time[step] + 0.001 - (start + case.met)) < 0.003
         # A first look: an impact is tried at a few places of a step only.
@@ -107,6 +107,17 @@ def test_a_law_of_restitution_about_which_runs_scatter(fitted, riders):
         value = float(fitted.model.restitution_at(jnp.full((1,), -speed, jnp.float32))[0])
         assert abs(value - law(speed)) < 4 * error
         assert error < 0.02
+
+
+def test_a_law_is_held_constant_beyond_the_speeds_of_its_impacts(fitted, riders):
+    closing = [case.closing_speed for case in riders[1]]
+    low, high = np.asarray(fitted.model.restitution.speeds)[0]
+    np.testing.assert_allclose([low, high], [min(closing), max(closing)], rtol=0.1)
+    assert np.all(np.asarray(fitted.samples.restitution.speeds) == [[low, high]])
+    ends, beyond = (
+        fitted.model.restitution_at(jnp.asarray([-speed], jnp.float32)) for speed in (high, 5 * high)
+    )
+    assert ends == beyond
 
 
 def test_every_run_knows_its_own_gap_and_restitution(fitted, riders):

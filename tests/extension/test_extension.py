@@ -32,7 +32,7 @@ def falling():
 
 @pytest.fixture(scope="module")
 def recording(falling):
-    return carom.simulate(falling, steps=150, step_size=0.02, noise=0.01, seed=3)
+    return carom.simulate(falling, steps=99, step_size=0.03, noise=0.01, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -85,18 +85,18 @@ def test_a_force_of_ones_own_is_saved_and_reported(fit, recording, tmp_path):
 def test_a_contact_law_of_ones_own_is_learned():
     truth = carom.Mechanism.of(
         FLOOR,
-        0.02,
+        0.03,
         forces=[UniformGravity(jnp.array([-9.81]))],
         restitution=SoftRestitution(jnp.array([20.0])),
     )
     start = carom.State(jnp.full((1, 1), 4.0), jnp.zeros((1, 1)))
-    motion = carom.forecast(truth, start, 150)
-    noise = 0.01 * np.random.default_rng(0).standard_normal((2, 151, 1, 1))
+    motion = carom.forecast(truth, start, 99)
+    noise = 0.01 * np.random.default_rng(0).standard_normal((2, 100, 1, 1))
     run = carom.data.Run(
-        0.02 * np.arange(151), np.asarray(motion.position) + noise[0], np.asarray(motion.velocity) + noise[1]
+        0.03 * np.arange(100), np.asarray(motion.position) + noise[0], np.asarray(motion.velocity) + noise[1]
     )
     settings = carom.Settings(learn=("soft-restitution", "surfaces", "gravity"), potential="none")
-    fit = carom.fit(carom.Recording((run,), 0.02, FLOOR), settings=settings)
+    fit = carom.fit(carom.Recording((run,), 0.03, FLOOR), settings=settings)
     law = next(parameter for parameter in fit.parameters if parameter.key == "soft-restitution")
     assert abs(law.value - 20) < 4 * law.standard_error
     assert law.standard_error < 2
@@ -104,7 +104,7 @@ def test_a_contact_law_of_ones_own_is_learned():
 
 def test_a_system_of_ones_own_is_recorded_and_fitted():
     bead = SpringBead()
-    recording = carom.simulate(bead, steps=150, step_size=0.02, noise=0.005, seed=0)
+    recording = carom.simulate(bead, steps=99, step_size=0.03, noise=0.005, seed=0)
     fit = carom.fit(recording, learn=["restitution"])
     values = [parameter for parameter in fit.parameters if parameter.key == "restitution"]
     assert all(abs(value.value - bead.restitution) < 4 * value.standard_error for value in values)

@@ -41,8 +41,8 @@ def scene(request) -> Scene:
 
 
 def starts(scene: Scene, count: int) -> State:
-    position, velocity = jax.random.normal(jax.random.key(3), (2, count, scene.bodies, scene.dimension))
-    return State(position, velocity)
+    shape = 2, count, scene.bodies, scene.dimension
+    return State(*map(jnp.asarray, np.random.default_rng(3).standard_normal(shape, np.float32)))
 
 
 def test_the_kernel_makes_the_same_forecasts(scene):
@@ -53,9 +53,11 @@ def test_the_kernel_makes_the_same_forecasts(scene):
     assert is_fusible(model)
     many = starts(scene, 130)  # more than a block, and no multiple of one
     if scene.contacts:  # in about half of the steps
-        logits = jax.vmap(model.contact_logits)(many)
-        model = eqx.tree_at(lambda m: m.contact.network.biases[-1], model, -jnp.median(logits, axis=0))
-    kernel = fused_forecast(model, many, STEPS, interpret=True)
+        logits = jax.jit(jax.vmap(model.contact_logits))(many)
+        model = eqx.tree_at(
+            lambda m: m.contact.network.biases[-1], model, -jnp.asarray(np.median(logits, axis=0))
+        )
+    kernel = jax.jit(lambda many: fused_forecast(model, many, STEPS, interpret=True))(many)
     apart = jax.vmap(lambda start: forecast(model, start, STEPS))(many)
     if scene.contacts:
         assert 0.2 < np.mean(apart.contact > 0.5) < 0.8

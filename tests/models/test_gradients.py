@@ -15,13 +15,14 @@ def _random_model(kind, scene):
     """A model whose biases are not zero, so that no gradient vanishes by symmetry."""
     model = kind(scene, jax.random.key(3))
     parameters, fixed = eqx.partition(model, eqx.is_inexact_array)
-    leaves, structure = jax.tree.flatten(parameters)
-    keys = jax.random.split(jax.random.key(4), len(leaves))
-    moved = [
-        leaf + 0.3 * jax.random.normal(key, leaf.shape, leaf.dtype)
-        for leaf, key in zip(leaves, keys, strict=True)
-    ]
-    return eqx.combine(jax.tree.unflatten(structure, moved), fixed)
+    generator = np.random.default_rng(4)
+    moved = jax.tree.map(lambda x: jnp.asarray(x + 0.3 * generator.normal(size=x.shape)), _numpy(parameters))
+    return eqx.combine(moved, fixed)
+
+
+def _numpy(tree):
+    """The same numbers for arithmetic by NumPy, which compiles no program for every shape."""
+    return jax.tree.map(np.asarray, tree)
 
 
 def _windows(scene, count, steps, model):
@@ -30,25 +31,23 @@ def _windows(scene, count, steps, model):
     start = State(jnp.asarray(generator.uniform(1, 2, shape)), jnp.asarray(generator.uniform(-1, 1, shape)))
     touch = generator.uniform(size=(count, steps, scene.bodies)) < 0.3
     there = jnp.broadcast_to(start.position[:, None], (count, steps, *start.position.shape[1:]))
-    contact = jax.vmap(jax.vmap(model.contact.from_touch))(jnp.asarray(touch), there)
+    contact = jax.jit(jax.vmap(jax.vmap(model.contact.from_touch)))(touch, there)
     return start, contact
 
 
 def _directional_check(function, parameters, *, tolerance):
     """Compare the gradient along random directions with central differences, by one compiled program."""
     value_and_gradient = jax.jit(jax.value_and_grad(function))
+    parameters = _numpy(parameters)
     _, gradient = value_and_gradient(parameters)
     size = 1e-6  # so small that the step rarely crosses the corner of a relu
     for seed in range(3):
-        leaves, structure = jax.tree.flatten(parameters)
-        keys = jax.random.split(jax.random.key(seed), len(leaves))
-        direction = jax.tree.unflatten(
-            structure, [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-        )
+        generator = np.random.default_rng(seed)
+        direction = jax.tree.map(lambda x, random=generator: random.normal(size=x.shape), parameters)
         moved = [jax.tree.map(lambda x, d, s=s: x + s * d, parameters, direction) for s in (size, -size)]
         (ahead, _), (behind, _) = map(value_and_gradient, moved)
         expected = (ahead - behind) / (2 * size)
-        found = sum(jnp.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True))
+        found = sum(np.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True))
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     return gradient
 

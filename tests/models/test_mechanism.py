@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from carom.contact_laws import ConstantRestitution, CoulombFriction, SpeedDependentRestitution
+from carom.contact_laws import UNLIMITED, ConstantRestitution, CoulombFriction, SpeedDependentRestitution
 from carom.fits import load_model, save_model
 from carom.forces import LinearDamping, QuadraticDrag, UniformGravity
 from carom.integrators import AbstractStepper, CDLagrange, ConstraintExact
-from carom.mechanics import Pair, Scene, Wall, chain, kinetic_energy, part_named
+from carom.mechanics import Pair, Scene, Wall, chain, kinetic_energy, parameters_of, part_named
 from carom.models import Mechanism, forecast, rollout
 from carom.models.mechanism import learned_potentials
+from carom.storage.tensor_file import read_tensors, write_tensors
 from carom.systems import BouncingBall
 from carom.types import State
 
@@ -183,6 +184,23 @@ def test_restitution_that_depends_on_speed(stepper, speed):
         )
 
 
+def test_restitution_is_constant_beyond_the_speeds_it_was_learned_from():
+    """And continuous there; within them it is the polynomial, and its slope is that of the polynomial."""
+    terms, speeds = jnp.array([[0.6, -0.15, 0.3]]), jnp.array([[0.2, 1.5]])
+    law, plain = SpeedDependentRestitution(terms, speeds), SpeedDependentRestitution(terms)
+
+    def at(law, speed):
+        return law.coefficient(jnp.array([-speed]))[0]
+
+    for beyond, end in ((0.01, 0.2), (0.1999999, 0.2), (1.5000001, 1.5), (30.0, 1.5)):
+        np.testing.assert_allclose(at(law, beyond), at(plain, end), rtol=1e-12)
+        assert jax.grad(lambda speed: at(law, speed))(beyond) == 0
+    np.testing.assert_allclose(at(law, 0.7), at(plain, 0.7), rtol=1e-12)
+    slopes = [jax.grad(lambda speed, law=law: at(law, speed))(0.7) for law in (law, plain)]
+    assert slopes[0] == slopes[1] != 0
+    assert [spec.key for _, spec in parameters_of(law)] == ["restitution-speed"]
+
+
 def test_each_contact_has_its_own_law():
     """A ball between two walls that lose unlike shares of its speed."""
     scene = Scene(1, 1, (Wall(0, (1.0,)), Wall(0, (-1.0,), -1.0)))
@@ -231,7 +249,9 @@ def test_a_rollout_with_its_own_contacts_is_the_forecast(scene, scheme):
         {"potential": "joint", "forces": [QuadraticDrag(np.zeros(2)), UniformGravity(np.zeros(1))]},
         {
             "stepper": CDLagrange.for_scene(BOX, detection="departure"),
-            "restitution": SpeedDependentRestitution.for_scene(BOX),
+            "restitution": SpeedDependentRestitution(
+                np.full((BOX.contacts, 3), 0.1), np.tile([0.2, 1.0], (BOX.contacts, 1))
+            ),
             "friction": CoulombFriction.for_scene(BOX),
         },
     ],
@@ -254,6 +274,18 @@ def test_saved_and_loaded(parts, tmp_path):
     assert np.sum(expected.contact > 0.5) >= 1
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_files_without_a_range_of_speeds_have_no_limits(tmp_path):
+    """As versions up to 0.11 wrote them."""
+    path, terms = tmp_path / "model.safetensors", jnp.full((BOX.contacts, 3), 0.1)
+    model = _network(BOX, restitution=SpeedDependentRestitution(terms, jnp.ones((BOX.contacts, 2))))
+    save_model(jax.tree.map(lambda x: jnp.asarray(x) if eqx.is_inexact_array(x) else x, model), path)
+    header, tensors = read_tensors(path, kind="model")
+    del tensors["restitution.speeds"]
+    write_tensors(path, tensors, header)
+    law = load_model(path).restitution
+    np.testing.assert_allclose(law.speeds, np.tile(UNLIMITED, (BOX.contacts, 1)), rtol=1e-6)
 
 
 CLOSE = {

@@ -11,13 +11,13 @@ def fitted_page(tmp_path_factory):
     """A ball from positions with a name that tries to hurt, fitted by the recipe carom."""
     folder = tmp_path_factory.mktemp("page")
     recording = folder / "<b>ball.csv"
-    time = 0.02 * np.arange(130)
+    time = 0.0051 * np.arange(510)
     impact = np.sqrt(2 * 2 / 9.81)
     rebound = 0.8 * 9.81 * impact
     since = time - impact
     height = np.where(since < 0, 2 - 0.5 * 9.81 * time**2, rebound * since - 0.5 * 9.81 * since**2)
     height = height[time < impact + 1.9 * rebound / 9.81]
-    height += 0.005 * np.random.default_rng(0).standard_normal(len(height))
+    height += 0.002 * np.random.default_rng(0).standard_normal(len(height))
     rows = [f"{t:.4f},{h:.6f}" for t, h in zip(time, height, strict=False)]
     recording.write_text("\n".join(["t,height <script>$alert(1)$</script>", *rows]) + "\n")
     main(["init", str(recording)])

@@ -58,7 +58,7 @@ def ball(generator) -> OwnRecording:
 
 def swing(generator) -> OwnRecording:
     """An angle and its rate, and nothing that touches."""
-    time = 0.02 * np.arange(200)
+    time = 0.033 * np.arange(120)
     angle, rate = 0.5 * np.cos(3.1 * time), -0.5 * 3.1 * np.sin(3.1 * time)
     noisy = [x + s * generator.standard_normal(len(time)) for x, s in ((angle, 0.01), (rate, 0.03))]
     return OwnRecording(("t", "theta", "omega"), (time, *noisy), (1, 1, 0, 0))

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -194,6 +195,10 @@ def test_forces_and_laws_are_those_of_the_model(fitted_page):
     (law,) = changed.restitutions
     np.testing.assert_allclose(law.value, 0.8 - 0.02 * np.log(law.grid), atol=1e-4)
     assert law.low is None
+    assert changed.learned_speeds(0) is None
+    limited = eqx.tree_at(lambda m: m.restitution.speeds, damped, jnp.array([[0.25, 1.0]]))
+    changed = replace(findings, fit=fit._replace(model=limited, posterior=None))
+    assert changed.learned_speeds(0) == (0.25, 1.0)
 
 
 def test_surfaces_are_drawn_where_they_were_estimated(fitted_page):

@@ -4,14 +4,14 @@ Long runs are searched window by window, short runs as a whole. If the error rat
 known, they are estimated in alternation with the impacts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from carom.data import Recording, Run
-from carom.estimation.detection.impacts import Impacts, find_impacts, resolved
+from carom.estimation.detection.impacts import Impacts, Surfaces, find_impacts
 from carom.estimation.detection.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.estimation.detection.short_runs import LONGEST, find_in_short_runs
 from carom.estimation.detection.touch_sensor import TouchSensor
@@ -33,9 +33,9 @@ def detect_impacts(
     *,
     sensor: TouchSensor | None = None,
     masses_known: bool = True,
-    surfaces_known: bool = False,
+    surfaces: Surfaces = "common",
     rough: bool = False,
-    mask: int = 0,
+    mask: int | None = 0,
 ) -> Detected:
     """Detect the impacts of every run of a recording, whose scene names the candidate contacts.
 
@@ -44,9 +44,9 @@ def detect_impacts(
             estimated in alternation with the impacts, starting from those that the motion shows without
             readings, until the impacts no longer change.
         masses_known: whether the ratio of the velocity jumps of two bodies is known.
-        surfaces_known: whether the positions of the surfaces in the scene are exact.
+        surfaces: whether the surfaces lie where the scene says, elsewhere, or elsewhere in each run.
         rough: whether there is friction.
-        mask: samples either side of an impact to ignore, for contacts of finite duration.
+        mask: samples either side of an impact to ignore, for contacts of finite duration; None to choose it.
     """
     scene = recording.scene
     assert scene is not None
@@ -55,47 +55,49 @@ def detect_impacts(
             recording.runs,
             scene,
             masses_known=masses_known,
-            surfaces_known=surfaces_known,
+            surfaces_known=surfaces == "known",
             rough=rough,
         )
         return Detected(found, None)
-    return Detected(*_infer(recording, scene, sensor, masses_known=masses_known, mask=mask))
+    find = partial(
+        find_impacts,
+        recording.runs,
+        scene,
+        masses_known=masses_known,
+        surfaces=surfaces,
+        mask=mask,
+    )
+    return Detected(*_infer(recording, scene, sensor, find))
 
 
 def _infer(
     recording: Recording,
     scene: Scene,
     sensor: TouchSensor | None,
-    *,
-    masses_known: bool,
-    mask: int = 0,
+    find: Callable[..., list[Impacts]],
 ) -> tuple[list[Impacts], SensorEstimate | None]:
-    def find(sensor: TouchSensor | None) -> list[Impacts]:
-        search = partial(find_impacts, scene=scene, sensor=sensor, masses_known=masses_known, mask=mask)
-        return [search(run) for run in recording.runs]
-
     if sensor is None or sensor.known:
-        return find(sensor), None
+        return find(sensor=sensor), None
     delays = DELAYS if sensor.delay is None else (sensor.delay,)
-    impacts, estimate = find(None), None
+    impacts, estimate = find(sensor=None), None
     for _ in range(SENSOR_ROUNDS):
-        shift, _ = first_guess(impacts, recording)
         counts = [
-            count_readings(run, found, scene, _in_motion(run, found, shift), delays)
+            count_readings(run, found, scene, _in_motion(run, found), delays)
             for run, found in zip(recording.runs, impacts, strict=True)
         ]
         estimate = estimate_rates(sensor, counts)
-        before, impacts = impacts, find(estimate.sensor)
+        before, impacts = impacts, find(sensor=estimate.sensor)
         if all((a.chosen == b.chosen).all() for a, b in zip(before, impacts, strict=True)):
             break
     return impacts, estimate
 
 
-def _in_motion(run: Run, found: Impacts, shift: np.ndarray) -> np.ndarray:
-    """Samples up to the last impact, and later ones away from surfaces, where no body can be at rest."""
-    steps = np.flatnonzero(found.chosen.any(axis=1))
-    last = steps[-1] + 1 + max(DELAYS) if len(steps) else 0
-    return resolved(run, found, shift) | (np.arange(len(run)) <= last)
+def _in_motion(run: Run, found: Impacts) -> np.ndarray:
+    """Samples at which not all bodies are at rest."""
+    moving = np.zeros(len(run), bool)
+    for start, end in found.pieces:
+        moving[start:end] = True
+    return moving
 
 
 def short(recording: Recording) -> bool:
@@ -110,13 +112,16 @@ def first_guess(impacts: Sequence[Impacts], recording: Recording) -> tuple[np.nd
     shift, restitution = np.zeros(scene.contacts), np.full(scene.contacts, scene.restitution)
     for j in range(scene.contacts):
         gaps = np.concatenate([found.gap[found.chosen[:, j], j] for found in impacts])
-        ratios = [-(f.after[f.chosen[:, j], j] / f.before[f.chosen[:, j], j]) for f in impacts]
+        # Contacts that an impact passes through, as in Newton's cradle, need not have been closing.
+        closing = [f.chosen[:, j] & (f.before[:, j] < 0) for f in impacts]
+        ratios = [-(f.after[one, j] / f.before[one, j]) for f, one in zip(impacts, closing, strict=True)]
         if not len(gaps):
             # Without impacts the surface must lie beyond the smallest gap that occurs.
-            least = min(float(found.smooth_gap[:, j].min()) for found in impacts)
+            least = min(float(found.least_gap[j]) for found in impacts)
             shift[j] = min(0.0, least - 5 * max(float(found.noise[0]) for found in impacts))
         else:
             shift[j] = np.median(gaps)
             # Values of exactly 0 or 1 would start the estimation on a bound.
-            restitution[j] = np.clip(np.median(np.concatenate(ratios)), 0.05, 0.99)
+            known = np.concatenate(ratios)
+            restitution[j] = np.clip(np.median(known) if len(known) else scene.restitution, 0.05, 0.99)
     return shift, restitution

@@ -1,32 +1,54 @@
-"""Impacts of long runs: log-odds of an impact in every step, from the motion, a prior and touch readings.
+"""Impacts: velocity jumps assigned to the candidate contacts of a scene.
 
-Two models of the motion around every step are compared: constant acceleration over a few samples either side,
-and the same with a velocity jump along the normal of a candidate contact. Restitution is not known yet, so a
-jump may be an impact if the gap closes before it and opens no faster after it (0 ≤ e ≤ 1). A touch sensor
-adds the log-likelihood ratio of its readings, at most `STRONGEST`, so that the motion can overrule even a
-sensor that is declared perfect.
+The velocity jumps of all bodies are detected without regard to the scene. Jumps of several bodies in the same
+step belong together. A contact explains them if its gap vanishes there within its uncertainty, if it closed
+before and opens no faster after (0 ≤ e ≤ 1), and if impulses along its normal, with friction, reproduce the
+velocity changes of its bodies. Several contacts may act at once, as in Newton's cradle or in a corner. A jump
+that no contact explains breaks the motion: a hand, a lost track, a swap of two bodies.
 """
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from carom.data import Run
-from carom.estimation.detection.local_fits import WindowFit, Windows, local_noise
+from carom.estimation.detection.local_motion import INSTANTS, REACH, LocalMotion, fit_around, grid_around
+from carom.estimation.detection.switching_filter import Jumps, Motion
 from carom.estimation.detection.touch_sensor import STRONGEST, TouchSensor
+from carom.estimation.detection.velocity_jumps import HAZARD, detect_velocity_jumps, sequences
 from carom.mechanics import Scene
 
-INSTANTS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Instants of trial impacts within a step, as fractions of it."""
-PRIOR_LOG_ODDS = -15.0
-"""Of an impact in one step."""
-GUARD = 4
-"""Contacts of a body closer to a surface than the noise, for this many samples either way, are unresolved."""
-REACH = 2
-"""Greatest number of steps by which a detected impact may be moved."""
+Surfaces = Literal["known", "common", "per run"]
+TOGETHER = 1
+"""Greatest number of steps between the jumps of two bodies in one impact."""
+FAR = 6.0
+"""Greatest gap at an impact, in standard deviations."""
+ROUGH = 0.5
+"""Prior standard deviation of the tangential impulse, relative to the velocity change."""
+UNEXPLAINED = 0.3
+"""Greatest part of the velocity changes that the impulses may leave unexplained."""
+TOLERANCE = 0.1
+"""Tolerance of the conditions on restitution, relative to the closing speed; errors of measurement add."""
+PRIOR = np.log(HAZARD / len(INSTANTS))
+"""Prior log-odds of an impact at one of the instants of a step."""
+EVIDENT = 3.0
+"""Least log-odds of an impact."""
+BREAK = 20.0
+"""Log-odds from which on a jump of unknown cause breaks the motion; weaker ones are no more than misfit."""
+MASKS, TOLERABLE = (2, 4, 8, 16), 0.2
+"""Masks that are tried, and the fraction of events without an explanation from which on they are."""
+MARGIN = 4
+"""Samples at either end of a run in which events do not count for the choice of a mask."""
+SHORTEST = 6
+"""Least number of samples of a part of a run: fewer hardly determine more than the state at its beginning."""
+QUICK = 3.0
+"""Least number of samples of a flight between two impacts that can be told apart."""
+AT_ONCE = 3
+"""Greatest number of contacts in one impact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,272 +59,453 @@ class Impacts:
     chosen: Bool[np.ndarray, "steps contacts"]
     """Steps with an impact."""
     gap: Float[np.ndarray, "steps contacts"]
-    """The gap at the fitted velocity jump, with the surfaces as stated in the scene."""
+    """The gap at the velocity jump, with the surfaces as stated in the scene."""
     before: Float[np.ndarray, "steps contacts"]
     after: Float[np.ndarray, "steps contacts"]
     """Rates of the gap before and after the jump."""
-    smooth_gap: Float[np.ndarray, "steps contacts"]
-    """The gap of the fitted motion without a jump."""
+    least_gap: Float[np.ndarray, "contacts"]
+    """The smallest gap in the run."""
     noise: Float[np.ndarray, "2"]
-    """Standard deviations of positions and velocities, from the residuals of smooth windows."""
+    """Standard deviations of positions and velocities."""
     acceleration: float
     """A typical magnitude of the acceleration between impacts."""
-    spacing: int
-    """Least number of steps between impacts of one contact that can be distinguished."""
+    pieces: tuple[tuple[int, int], ...]
+    """First and last sample (excluded) of the parts of the run that one motion with these impacts explains:
+    jumps of unknown cause lie between them, and samples at rest outside them."""
+    outlier: Bool[np.ndarray, "samples bodies"]
+    """Samples that are no measurement of the motion of a body."""
     explained: bool = True
     """Whether these impacts explain the run up to the noise."""
+    mask: int = 0
+    """Samples either side of an impact to leave out."""
 
 
-class SmoothFit(NamedTuple):
-    """A run fitted without impacts, window by window: the null hypothesis of the detection."""
+@dataclass(frozen=True, eq=False)
+class _Event:
+    """Jumps of some bodies in about the same step of a run."""
 
-    windows: Windows
-    half_width: int
-    fit: WindowFit
-    noise: Float[np.ndarray, "2"]
-    acceleration: float
-    """A typical magnitude of the acceleration."""
-    stiffness: float
-    """Precision of the prior that accelerations vanish."""
-    cost: Float[np.ndarray, "steps"]
-    """Weighted sum of squares of every window."""
-
-    @property
-    def weight(self) -> Float[np.ndarray, "2"]:
-        return 1 / self.noise**2
-
-
-def fit_smooth(run: Run, half_width: int | None = None, *, quiet: float = 0.5) -> SmoothFit:
-    """Fit motion without jumps to the window around every step.
-
-    Arguments:
-        half_width: samples either side of a step; by default more if no velocities were measured.
-        quiet: quantile over the windows from which noise and accelerations are estimated; less than the
-            fraction of windows without an impact.
-    """
-    if half_width is None:
-        half_width = 5 if run.velocity is not None and np.isfinite(run.velocity).any() else 12
-    windows = Windows(run, half_width)
-    # Initially velocities are weighted like positions per step, which makes the result independent of units.
-    weight = np.array([1.0, np.median(windows.step) ** 2])
-    smooth = windows.fit(None, None, weight)
-    for _ in range(3):
-        smooth = windows.fit(None, None, 1 / local_noise(smooth, quiet) ** 2)
-    noise = local_noise(smooth, quiet)
-    weight = 1 / noise**2
-    typical = float(np.sqrt(np.quantile(np.sum(smooth.acceleration**2, axis=(1, 2)), quiet)))
-    # Without this prior a sharp parabola would fit the motion through an impact.
-    stiffness = 1 / (1.5 * max(typical, 1e-9)) ** 2
-    cost = windows.fit(None, None, weight, stiffness).cost(weight, stiffness)
-    return SmoothFit(windows, half_width, smooth, noise, typical, stiffness, cost)
+    run: int
+    step: int
+    jumping: tuple[int, ...]
+    instants: Float[np.ndarray, "instants"]
+    motions: dict[int, LocalMotion]
+    """Of all bodies."""
+    readings: Float[np.ndarray, "instants contacts"]
 
 
 def find_impacts(
-    run: Run,
+    runs: Sequence[Run],
     scene: Scene,
     *,
-    sensor: TouchSensor | None,
+    sensor: TouchSensor | None = None,
     masses_known: bool = True,
-    half_width: int | None = None,
-    mask: int = 0,
-    prior_log_odds: float = PRIOR_LOG_ODDS,
-) -> Impacts:
-    """Log-odds of an impact in every step of a run, and the steps at which they are positive and greatest.
+    surfaces: Surfaces = "common",
+    mask: int | None = 0,
+) -> list[Impacts]:
+    """Detect the velocity jumps of all runs, and assign them to the contacts of the scene.
 
     Arguments:
-        run: positions, with velocities where measured; NaN where a value is missing.
+        runs: positions, with velocities where measured; NaN where a value is missing.
         scene: the candidate contacts.
         sensor: error rates of the touch sensor, all of them known; None to ignore its readings.
-        masses_known: whether the ratio of the velocity jumps of two bodies is known.
-        half_width: samples either side of a step in a window; by default more without velocities.
+        masses_known: whether the ratio of the velocity changes of two bodies is known.
+        surfaces: whether the surfaces lie where the scene says, elsewhere, or elsewhere in each run.
         mask: samples either side of an impact to ignore. A contact of finite duration is then one impact, at
-            the instant where the extrapolated motions before and after it meet.
-        prior_log_odds: of an impact in one step.
+            the instant where the motions before and after it meet. None for the shortest that leaves few
+            jumps unexplained: such a contact is seen as several, and so is an impact in smoothed positions.
     """
-    smooth = fit_smooth(run, half_width)
-    windows, weight, stiffness = smooth.windows, smooth.weight, smooth.stiffness
-    steps, contacts = len(run) - 1, scene.contacts
-    log_odds = np.full((steps, contacts), -np.inf)
-    jump = np.zeros((3, steps, contacts))  # gap, rate before, rate after
-    position = windows.filled_position
-    for j in range(scene.contacts):
-        directions = _directions(j, scene, position, masses_known)
-        for instant in INSTANTS:
-            with_jump = windows.fit(directions, instant, weight, stiffness)
-            gain = 0.5 * (smooth.cost - with_jump.cost(weight, stiffness))
-            trial = _jump(j, scene, position, with_jump)
-            value = np.where(possible_impact(trial), gain, -np.inf)
-            better = value > log_odds[:, j]
-            log_odds[better, j] = value[better]
-            jump[:, better, j] = trial[:, better]
-    readings = np.zeros((steps, contacts))
-    if sensor is not None and run.touch is not None:
-        by_body = np.stack([sensor.log_odds(reading) for reading in run.touch[1:].T], axis=1)
-        # Sensors of several bodies err independently. The bound leaves the last word to the motion: a touch
-        # without a velocity jump carries no information about restitution.
-        readings = np.minimum(by_body @ scene.geometry.incidence.T, STRONGEST)
-    log_odds = log_odds + prior_log_odds + readings
-    incidence = scene.geometry.incidence
-    sharing = (incidence.astype(int) @ incidence.T.astype(int)) > 0
-    # Windows grow with the mask, so that enough samples remain either side of it.
-    half_width = smooth.half_width + 2 * mask
-    chosen = peaks_of(log_odds, half_width, sharing)
-    smooth_gap = np.asarray(scene.geometry.gap(smooth.fit.position))
-    gap, before, after = jump
-    peaks = Impacts(
-        log_odds, chosen, gap, before, after, smooth_gap, smooth.noise, smooth.acceleration, half_width
-    )
-    return _at_best_neighbours(
-        peaks,
-        run,
-        scene,
+    readings = [_readings(run, sensor) for run in runs]
+    data = sequences(
+        [run.time for run in runs],
+        [run.position for run in runs],
+        [run.velocity for run in runs],
         readings,
-        masses_known=masses_known,
-        stiffness=stiffness,
-        half_width=half_width,
+    )
+    jumps, motion = detect_velocity_jumps(data)
+    by_run = [jumps[index * scene.bodies : (index + 1) * scene.bodies] for index in range(len(runs))]
+
+    def assign(mask: int) -> tuple[list[tuple[_Event, list[_Assignment]]], float]:
+        """Events with the contacts that explain them, and the fraction that none explains."""
+        events = [
+            event
+            for index, (run, found) in enumerate(zip(runs, by_run, strict=True))
+            for event in _events(index, run, found, scene, motion, readings[index], mask)
+        ]
+        places = _places(events, scene, motion, masses_known, surfaces)
+        pairs = [(one, _assign(one, scene, motion, places[one.run], masses_known)) for one in events]
+        # Smoothing ends a few samples before the ends of a run.
+        counted = [
+            found for one, found in pairs if found and MARGIN <= one.step < len(runs[one.run]) - MARGIN
+        ]
+        unexplained = sum(not found[-1].contacts for found in counted)
+        return pairs, unexplained / max(len(counted), 1)
+
+    chosen = mask or 0
+    assigned, fewest = assign(chosen)
+    for longer in MASKS if mask is None and scene.contacts else ():
+        if fewest < TOLERABLE:
+            break
+        trial, unexplained = assign(longer)
+        if unexplained < 0.5 * fewest:
+            chosen, assigned, fewest = longer, trial, unexplained
+    if mask is None and motion.width > 1:  # smoothing spreads impacts beyond the jumps that are found
+        chosen += motion.width
+    return [
+        _of_run(run, scene, motion, [one for one in assigned if one[0].run == index], by_run[index], chosen)
+        for index, run in enumerate(runs)
+    ]
+
+
+def _readings(run: Run, sensor: TouchSensor | None) -> Float[np.ndarray, "samples bodies"]:
+    """Log-likelihood ratios of the touch readings for an impact in the step before a sample."""
+    if sensor is None or run.touch is None:
+        return np.zeros((len(run), run.position.shape[1]))
+    # The bound leaves the last word to the motion: a touch without a velocity jump tells no restitution.
+    return np.minimum(np.stack([sensor.log_odds(of_body) for of_body in run.touch.T], axis=1), STRONGEST)
+
+
+def _events(
+    index: int,
+    run: Run,
+    jumps: Sequence[Jumps],
+    scene: Scene,
+    motion: Motion,
+    readings: np.ndarray,
+    mask: int,
+) -> list[_Event]:
+    """Group the jumps of all bodies by their steps, and fit the motion of every body around each group."""
+    listed = sorted((int(step), body) for body, found in enumerate(jumps) for step in found.step)
+    groups: list[list[tuple[int, int]]] = []
+    for step, body in listed:
+        # With a mask, the two ends of a lasting contact are one impact.
+        if groups and step - groups[-1][0][0] <= max(TOGETHER, 2 * mask):
+            groups[-1].append((step, body))
+        else:
+            groups.append([(step, body)])
+    by_body = readings[1:] @ scene.geometry.incidence.T.astype(float)
+    events = []
+    for number, group in enumerate(groups):
+        steps = [step for step, _ in group]
+        step = round(0.5 * (steps[0] + steps[-1]))
+        instants = grid_around(step, len(run) - 1, mask=mask)
+        motions = {}
+        for body in range(scene.bodies):
+            others = [k for other, part in enumerate(groups) if other != number for k, b in part if b == body]
+            low = max((k + 1 for k in others if k < steps[0]), default=0)
+            high = min((k + 1 for k in others if k > steps[-1]), default=len(run))
+            motions[body] = fit_around(run, body, instants, low, high, motion, mask=mask)
+        near = np.minimum(by_body[instants.astype(int)], STRONGEST)
+        events.append(_Event(index, step, tuple(sorted({b for _, b in group})), instants, motions, near))
+    return events
+
+
+@dataclass(frozen=True, eq=False)
+class _Assignment:
+    """Contacts that explain an event, with the gap, its rates and the log-odds at every instant."""
+
+    contacts: tuple[int, ...]
+    log_odds: Float[np.ndarray, "instants"]
+    gap: Float[np.ndarray, "instants contacts"]
+    before: Float[np.ndarray, "instants contacts"]
+    after: Float[np.ndarray, "instants contacts"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinematics:
+    """Gaps and their rates of all contacts in an event, at every instant, with variances."""
+
+    normal: Float[np.ndarray, "instants contacts bodies dimension"]
+    gap: Float[np.ndarray, "instants contacts"]
+    gap_variance: Float[np.ndarray, "instants contacts"]
+    before: Float[np.ndarray, "instants contacts"]
+    after: Float[np.ndarray, "instants contacts"]
+    rate_variance: Float[np.ndarray, "instants contacts"]
+
+    @classmethod
+    def of(cls, event: _Event, scene: Scene) -> "_Kinematics":
+        motions = [event.motions[body] for body in range(scene.bodies)]
+        position, before, after = (
+            np.stack([getattr(motion, name) for motion in motions], axis=1)
+            for name in ("position", "before", "after")
+        )
+        normal = np.asarray(scene.geometry.jacobian(position))
+        covariance = np.stack([motion.covariance for motion in motions], axis=1)
+        of_gap = np.einsum("gckd,gk->gc", normal**2, covariance[:, :, 0, 0])
+        of_rates = np.einsum(
+            "gckd,gk->gc", normal**2, np.maximum(covariance[:, :, 1, 1], covariance[:, :, 2, 2])
+        )
+        closing, opening = (np.einsum("gckd,gkd->gc", normal, velocity) for velocity in (before, after))
+        gap = np.asarray(scene.geometry.gap(position))
+        return cls(normal, gap, of_gap, closing, opening, of_rates)
+
+    def possible(self, instant: int, contact: int) -> bool:
+        """Whether an impact with 0 ≤ e ≤ 1 could have these rates, up to their errors."""
+        before, after = self.before[instant, contact], self.after[instant, contact]
+        slack = TOLERANCE * abs(before) + 2 * np.sqrt(self.rate_variance[instant, contact])
+        return bool(before < 0 and after >= -slack and after <= -before + slack)
+
+
+def _explained(
+    event: _Event,
+    kinematics: _Kinematics,
+    contacts: Sequence[int],
+    instant: int,
+    scene: Scene,
+    masses_known: bool,
+) -> tuple[float, bool]:
+    """χ² of the velocity changes that impulses at some contacts leave, and whether they explain them."""
+    bodies = sorted({*event.jumping, *(b for j in contacts for b in scene.geometry.joined[j])})
+    motions = [event.motions[body] for body in bodies]
+    change = np.stack([m.after[instant] - m.before[instant] for m in motions])
+    deviation = np.sqrt(np.array([m.change_variance[instant] for m in motions]))[:, None]
+    mass = np.asarray(scene.masses)[bodies][:, None]
+    size = float(np.linalg.norm(change))
+    if size == 0:  # no samples on one side
+        return 0.0, False
+    columns, tangents = [], []
+    for j in contacts:
+        normal = kinematics.normal[instant, j][bodies]
+        parts = [normal / mass]
+        if not masses_known and len(scene.geometry.joined[j]) == 2:
+            parts = [np.where((np.arange(len(bodies)) == k)[:, None], normal, 0) for k in range(len(bodies))]
+            parts = [part for part in parts if np.any(part)]
+        columns += parts
+        unit = normal[np.argmax(np.abs(normal).sum(axis=1))]
+        signs = normal @ unit
+        tangents += [signs[:, None] * along[None] / mass for along in np.linalg.svd(unit[None])[2][1:]]
+    stacked = np.array([(part / deviation).ravel() for part in columns + tangents])
+    # Friction is weaker than the normal impulse: a weak prior on tangential impulses.
+    ridge = np.diag([0.0] * len(columns) + [1.0] * len(tangents))
+    scale = np.array([np.linalg.norm(part) for part in columns + tangents])
+    ridge = ridge * np.diag((scale / (ROUGH * size)) ** 2)
+    target = (change / deviation).ravel()
+    matrix = stacked @ stacked.T + ridge
+    impulse = np.linalg.lstsq(matrix, stacked @ target, rcond=None)[0]
+    left = target - impulse @ stacked
+    chi = float(left @ left + impulse @ ridge @ impulse)
+    remaining = float(np.linalg.norm(left.reshape(change.shape) * deviation))
+    # Bodies repel each other, up to the errors: a very heavy one may seem to stay at rest.
+    errors = np.sqrt(np.maximum(np.diagonal(np.linalg.pinv(matrix)), 0))
+    pushing = bool((impulse > -3 * errors)[: len(columns)].all())
+    plenty = chi < 9 * max(change.size, 1) or remaining < UNEXPLAINED * size
+    return chi, pushing and plenty
+
+
+def _places(
+    events: Sequence[_Event], scene: Scene, motion: Motion, masses_known: bool, surfaces: Surfaces
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Displacements of the surfaces from where the scene says, and their scatter, for each run with events.
+
+    The densest cluster of the gaps at all jumps that the contact alone could explain by its direction.
+    """
+    runs = sorted({event.run for event in events})
+    if surfaces == "known":
+        return {run: (np.zeros(scene.contacts), np.zeros(scene.contacts)) for run in runs}
+    seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in events:
+        kinematics = _Kinematics.of(event, scene)
+        for j, joined in enumerate(scene.geometry.joined):
+            best = _best_instant(event, joined)
+            if (
+                set(joined) & set(event.jumping)
+                and kinematics.possible(best, j)
+                and _explained(event, kinematics, [j], best, scene, masses_known)[1]
+            ):
+                key = (event.run if surfaces == "per run" else -1, j)
+                error = float(np.sqrt(kinematics.gap_variance[best, j]))
+                seen.setdefault(key, []).append((float(kinematics.gap[best, j]), error))
+    result: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for run in runs if surfaces == "per run" else [-1]:
+        shift, scatter = np.zeros(scene.contacts), np.full(scene.contacts, np.inf)
+        for j in range(scene.contacts):
+            if (run, j) in seen:
+                gaps, errors = np.array(seen[run, j]).T
+                shift[j], scatter[j] = _densest(gaps, errors, motion)
+        result[run] = shift, scatter
+    return result if surfaces == "per run" else dict.fromkeys(runs, result[-1])
+
+
+def _densest(gaps: np.ndarray, errors: np.ndarray, motion: Motion) -> tuple[float, float]:
+    """Centre and scatter of the densest cluster of gaps, with their errors as widths."""
+    width = np.maximum(errors, 1e-3 * motion.length)
+    density = np.exp(-0.5 * ((gaps[:, None] - gaps[None, :]) / (2 * width[None, :])) ** 2) / width[None, :]
+    centre = gaps[np.argmax(density.sum(axis=1))]
+    near = np.abs(gaps - centre) < 4 * np.maximum(width, np.median(width))
+    centre = float(np.median(gaps[near]))
+    spread = 1.4826 * float(np.median(np.abs(gaps[near] - centre))) if near.sum() > 2 else 0.0
+    # With few impacts their scatter is not known, and some of it must be expected.
+    return centre, max(spread, 1e-3 * motion.length)
+
+
+def _best_instant(event: _Event, bodies: Sequence[int]) -> int:
+    involved = {*event.jumping, *bodies}
+    return int(np.argmax(sum(event.motions[body].log_likelihood for body in involved)))
+
+
+def _assign(
+    event: _Event,
+    scene: Scene,
+    motion: Motion,
+    place: tuple[np.ndarray, np.ndarray],
+    masses_known: bool,
+) -> list[_Assignment]:
+    """The contacts that explain an event: for every group of bodies that they join, the likeliest set."""
+    shift, scatter = place
+    kinematics = _Kinematics.of(event, scene)
+    # The grid of instants is coarser than the motion: half its spacing times the speed is added to the gap.
+    coarse = np.abs(kinematics.before - kinematics.after) * 0.05 * np.median(np.diff(event.instants))
+    deviation = np.sqrt(kinematics.gap_variance + coarse**2 + np.where(np.isfinite(scatter), scatter, 0) ** 2)
+    away = (kinematics.gap - shift) / np.maximum(deviation, 1e-300)
+    remaining, result = set(event.jumping), []
+    while remaining:
+        candidates = [
+            j
+            for j in range(scene.contacts)
+            if set(scene.geometry.joined[j]) & remaining and np.abs(away[:, j]).min() < FAR
+        ]
+        best: tuple[float, tuple[int, ...], int, np.ndarray] | None = None
+        for count in range(1, AT_ONCE + 1):
+            for contacts in combinations(candidates, count):
+                bodies = {b for j in contacts for b in scene.geometry.joined[j]}
+                involved = bodies | remaining if count > 1 else bodies | (remaining & bodies)
+                log = sum(event.motions[b].log_likelihood for b in involved)
+                log = (
+                    log
+                    - 0.5 * np.sum(away[:, contacts] ** 2, axis=1)
+                    + event.readings[:, contacts].sum(axis=1)
+                )
+                instant = int(np.argmax(log))
+                part = _part(event, involved)
+                chi, explains = _explained(part, kinematics, contacts, instant, scene, masses_known)
+                possible = count > 1 or kinematics.possible(instant, contacts[0])
+                near = bool((np.abs(away[instant, contacts]) < FAR).all())
+                if not (explains and possible and near):
+                    continue
+                smooth = sum(event.motions[b].smooth for b in involved)
+                score = float(log[instant]) - smooth - 0.5 * chi - 4.0 * count
+                likely = log[instant] - smooth + PRIOR > EVIDENT
+                if likely and (best is None or score > best[0]):
+                    best = (score, contacts, instant, log - smooth)
+            if best is not None:
+                break
+        if best is None:
+            break
+        _, contacts, _, log = best
+        bodies = {b for j in contacts for b in scene.geometry.joined[j]}
+        result.append(_Assignment(contacts, log + PRIOR, kinematics.gap, kinematics.before, kinematics.after))
+        remaining -= bodies
+    unknown = [event.motions[body] for body in remaining]
+    if any(motion.log_likelihood.max() - motion.smooth > BREAK for motion in unknown):
+        result.append(_Assignment((), np.zeros(len(event.instants)), *[kinematics.gap] * 3))
+    return result
+
+
+def _part(event: _Event, bodies: set[int]) -> _Event:
+    return _Event(
+        event.run,
+        event.step,
+        tuple(b for b in event.jumping if b in bodies),
+        event.instants,
+        event.motions,
+        event.readings,
+    )
+
+
+def _of_run(
+    run: Run,
+    scene: Scene,
+    motion: Motion,
+    assigned: Sequence[tuple[_Event, Sequence[_Assignment]]],
+    jumps: Sequence[Jumps],
+    mask: int,
+) -> Impacts:
+    shape = (len(run) - 1, scene.contacts)
+    log_odds, chosen = np.full(shape, -np.inf), np.zeros(shape, bool)
+    gap, before, after = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    breaks = []
+    for event, assignments in assigned:
+        steps = event.instants.astype(int)
+        for assignment in assignments:
+            if not assignment.contacts:
+                breaks.append(event.step)
+            best = int(np.argmax(assignment.log_odds))
+            for j in assignment.contacts:
+                chosen[steps[best], j] = True
+                for step in np.unique(steps):
+                    rows = np.flatnonzero(steps == step)
+                    top = rows[np.argmax(assignment.log_odds[rows])]
+                    log_odds[step, j] = assignment.log_odds[top]
+                    gap[step, j] = assignment.gap[top, j]
+                    before[step, j], after[step, j] = assignment.before[top, j], assignment.after[top, j]
+    gaps = np.asarray(scene.geometry.gap(np.where(np.isfinite(run.position), run.position, np.nan)))
+    pieces = _pieces(chosen, breaks, _resting(run, scene, chosen, after, motion, jumps))
+    fitted = np.zeros(len(chosen), bool)
+    for start, end in pieces:
+        fitted[start : end - 1] = True
+    return Impacts(
+        log_odds,
+        chosen & fitted[:, None],
+        gap,
+        before,
+        after,
+        np.nan_to_num(np.nanmin(gaps, axis=0)) if len(run) else np.zeros(scene.contacts),
+        motion.noise,
+        float(np.linalg.norm(motion.acceleration) + np.linalg.norm(motion.deviation)),
+        pieces,
+        np.stack([found.outlier[: len(run)] for found in jumps], axis=1),
         mask=mask,
     )
 
 
-def _at_best_neighbours(
-    peaks: Impacts,
-    run: Run,
-    scene: Scene,
-    readings: Float[np.ndarray, "steps contacts"],
-    *,
-    masses_known: bool,
-    stiffness: float,
-    half_width: int,
-    mask: int,
-) -> Impacts:
-    """Move every impact to the step within `REACH`, or within the mask, at which a jump explains most.
+def _resting(
+    run: Run, scene: Scene, chosen: np.ndarray, after: np.ndarray, motion: Motion, jumps: Sequence[Jumps]
+) -> Bool[np.ndarray, "samples"]:
+    """Samples at which all bodies are at rest, or bounce too quickly for the sampling rate.
 
-    Neighbouring steps are compared within one window, that of the detected step, since costs over different
-    samples are not comparable. The log-odds of the neighbours follow from the same comparison. The gap and
-    its rates at a new step are those of the best jump there, or those at the old step if no impact could have
-    caused that jump. `readings` are the log-odds of the touch sensor at every step.
+    After an impact with rebound speed u against an acceleration a a body returns after 2u/a. Where that takes
+    fewer than `QUICK` samples, or no jump is found when it should have returned, further impacts cannot be
+    told apart, up to the next jump.
     """
-    log_odds, chosen = peaks.log_odds.copy(), peaks.chosen.copy()
-    jump = np.stack([peaks.gap, peaks.before, peaks.after])
-    weight, steps, reach = 1 / peaks.noise**2, len(log_odds), REACH + mask
-    shifts = np.arange(-reach, reach + 1)
-    for j in range(scene.contacts):
-        found = np.flatnonzero(peaks.chosen[:, j])
-        if not len(found):
-            continue
-        windows = Windows(run, half_width, mask=mask, at=found)
-        position = windows.filled_position
-        directions = _directions(j, scene, position, masses_known)
-        fits = [windows.fit(directions, t + shift, weight, stiffness) for shift in shifts for t in INSTANTS]
-        likelihood = np.stack([-0.5 * fit.cost(weight, stiffness) for fit in fits])
-        likelihood = likelihood.reshape(len(shifts), len(INSTANTS), len(found))
-        jumps: dict[int, np.ndarray] = {}  # of all windows, evaluated lazily: few of the fits are needed
-        for row, old in enumerate(found):
-            by_shift = likelihood[:, :, row].max(axis=1)
-            near = old + shifts
-            inside = (near >= 0) & (near < steps)
-            reading = readings[np.clip(near, 0, steps - 1), j] - readings[old, j]
-            gain = np.where(inside, by_shift - by_shift[reach] + reading, -np.inf)
-            log_odds[near[inside], j] = peaks.log_odds[old, j] + gain[inside]
-            best = int(np.argmax(gain))
-            new = near[best]
-            chosen[old, j] = False
-            chosen[new, j] = True
-            if new != old or mask:
-                number = best * len(INSTANTS) + int(np.argmax(likelihood[best, :, row]))
-                if number not in jumps:
-                    jumps[number] = _jump(j, scene, position, fits[number])
-                moved = jumps[number][:, row]
-                jump[:, new, j] = moved if possible_impact(moved[:, None])[0] else jump[:, old, j]
-    return replace(peaks, log_odds=log_odds, chosen=chosen, gap=jump[0], before=jump[1], after=jump[2])
+    samples, step = len(run), float(np.median(np.diff(run.time)))
+    resting = np.zeros((samples, len(jumps)), bool)
+    known = np.isfinite(run.position).all(axis=(1, 2))
+    pull = np.zeros(scene.contacts)
+    if scene.contacts and known.any():
+        # Towards the surface; two bodies are pulled alike, and do not return to each other.
+        rows = np.asarray(scene.geometry.jacobian(run.position[int(np.argmax(known))]))
+        pull = -np.einsum("ckd,d->c", rows, motion.acceleration)
+    pull = np.where(pull > 2 * float(np.linalg.norm(motion.deviation)), pull, 0.0)
+    back = np.where(chosen & (pull > 0), 2 * after / np.maximum(pull, 1e-300) / step, np.inf)
+    back = back.min(axis=1, initial=np.inf)
+    for body, found in enumerate(jumps):
+        ends = [*found.step.tolist(), samples - 1][1:]
+        for at, rest, end in zip(found.step.tolist(), found.rest.tolist(), ends, strict=True):
+            returns = back[max(at - REACH, 0) : at + REACH + 1].min(initial=np.inf)
+            if rest or returns < QUICK or end - at > 1.5 * returns + 2 * REACH:
+                resting[at + 1 : end + 1, body] = True
+    together = np.asarray(resting.all(axis=1))
+    # Bodies that turn round in a contact of finite duration are not at rest.
+    edges = np.flatnonzero(np.diff(np.pad(together, 1).astype(int)))
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        together[start:end] = end - start >= SHORTEST
+    return together
 
 
-def _jump(contact: int, scene: Scene, position: np.ndarray, fit: WindowFit) -> Float[np.ndarray, "3 steps"]:
-    """The gap at the velocity jump of every window, and its rates before and after."""
-    normal = scene.geometry.jacobian(position)[:, contact]
-    before, after = (np.einsum("nkd,nkd->n", normal, v) for v in (fit.velocity_before, fit.velocity_after))
-    return np.stack([scene.geometry.gap(fit.position)[:, contact], before, after])
+def _pieces(
+    chosen: Bool[np.ndarray, "steps contacts"], breaks: Sequence[int], resting: Bool[np.ndarray, "samples"]
+) -> tuple[tuple[int, int], ...]:
+    """Parts of a run between breaks, without the samples at rest.
 
-
-def possible_impact(jump: Float[np.ndarray, "3 steps"]) -> Bool[np.ndarray, "steps"]:
-    """Whether an impact with 0 ≤ e ≤ 1 could have caused this jump, with a tolerance for noise."""
-    _, before, after = jump
-    slack = 0.1 * np.abs(before)
-    return (before < 0) & (after >= -slack) & (after <= -before + slack)
-
-
-def _directions(contact: int, scene: Scene, position: np.ndarray, masses_known: bool) -> np.ndarray:
-    """Velocity changes by a unit impulse, M⁻¹ Gᵀ; those of each body separately if masses are not known."""
-    normal, bodies = scene.geometry.jacobian(position)[:, contact], scene.geometry.joined[contact]
-    if masses_known or len(bodies) == 1:
-        change = normal / np.asarray(scene.masses)[None, :, None]
-        return change.reshape(len(position), 1, -1)
-    each = []
-    for body in bodies:
-        alone = np.zeros_like(normal)
-        alone[:, body] = normal[:, body]
-        each.append(alone.reshape(len(position), -1))
-    return np.stack(each, axis=1)
-
-
-def peaks_of(
-    log_odds: np.ndarray, half_width: int, sharing: Bool[np.ndarray, "contacts contacts"]
-) -> Bool[np.ndarray, "steps contacts"]:
-    """Local maxima of positive log-odds, the greatest first (non-maximum suppression).
-
-    A window that contains an impact of another contact of the same body has no smooth explanation either, so
-    nearby steps of all contacts of that body are suppressed, except adjacent ones: an impact may be passed on
-    at once, as in Newton's cradle.
+    A part without impacts beside others with impacts is left out: most often a hand moves the body there.
     """
-    chosen = np.zeros(log_odds.shape, bool)
-    remaining = log_odds.copy()
-    positive = np.flatnonzero(remaining > 0)
-    # The stable sort resolves ties in favour of the earlier step.
-    for index in positive[np.argsort(-remaining.ravel()[positive], kind="stable")].tolist():
-        step, contact = divmod(index, remaining.shape[1])
-        if remaining[step, contact] == -np.inf:
-            continue
-        chosen[step, contact] = True
-        near = np.arange(max(0, step - half_width + 1), min(len(remaining), step + half_width))
-        apart = near[np.abs(near - step) > 1]
-        remaining[np.ix_(apart, np.flatnonzero(sharing[contact]))] = -np.inf
-        remaining[near, contact] = -np.inf
-    return chosen
-
-
-def resolved(run: Run, found: Impacts, shift: Float[np.ndarray, "contacts"]) -> Bool[np.ndarray, "samples"]:
-    """False where a gap stays within the noise for longer than around a detected impact."""
-    clear = np.ones(len(run), bool)
-    width = 2 * GUARD + 1
-    if len(run) <= width:
-        return clear
-    for j in range(found.chosen.shape[1]):
-        if not found.chosen[:, j].any():
-            continue
-        clear &= ~_rapid_bounces(run, found, j)
-        gap = np.abs(found.smooth_gap[:, j] - shift[j])
-        near = np.concatenate([gap[:1], gap]) < 1.5 * found.noise[0]
-        for first, second in pairwise(np.flatnonzero(found.chosen[:, j])):
-            if second - first <= 3 * width:  # a short flight between two detected impacts
-                near[first + 1 : second + 1] = False
-        lasting = np.convolve(near, np.ones(width), "same") >= width
-        clear &= ~(np.convolve(lasting, np.ones(width), "same") > 0)
-    return clear
-
-
-def _rapid_bounces(run: Run, found: Impacts, contact: int) -> Bool[np.ndarray, "samples"]:
-    """True after an impact whose rebound returns sooner than two impacts can be distinguished.
-
-    Unresolved bounces follow, until the body rises higher than that rebound could take it.
-    """
-    rapid = np.zeros(len(run), bool)
-    step = float(np.median(np.diff(run.time)))
-    for impact in np.flatnonzero(found.chosen[:, contact]):
-        rebound = max(float(found.after[impact, contact]), 0.0)
-        # The flight after a rebound at speed u lasts 2u/a and reaches u²/2a; the height below is twice that.
-        if 2 * rebound < found.acceleration * step * found.spacing:
-            gap = found.smooth_gap[impact:, contact] - found.gap[impact, contact]
-            height = rebound**2 / max(found.acceleration, 1e-12) + 3 * found.noise[0]
-            higher = np.flatnonzero(gap > height)
-            rapid[impact + 1 : impact + 1 + (higher[0] if len(higher) else len(run))] = True
-    return rapid
+    samples = len(resting)
+    label = np.zeros(samples, int)
+    for step in breaks:
+        label[step + 1 :] += 1
+    label = np.where(resting, -1, label)
+    edges = np.flatnonzero(np.diff(label)) + 1
+    starts, ends = np.concatenate([[0], edges]), np.concatenate([edges, [samples]])
+    found = [(int(a), int(b)) for a, b in zip(starts, ends, strict=True) if label[a] >= 0]
+    found = [(a, b) for a, b in found if b - a >= SHORTEST] or [(0, samples)]
+    hit = [(a, b) for a, b in found if chosen[a : b - 1].any()]
+    return tuple(hit or found)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from carom.estimation.detection.impacts import REACH, Impacts
+from carom.estimation.detection.impacts import Impacts
+from carom.estimation.detection.local_motion import REACH
 from carom.estimation.detection.short_runs import (
     MAX_PER_STEP,
     PRIOR_LOG_ODDS,
@@ -90,7 +92,9 @@ def reassign_steps(problem: Problem, estimate: Estimate, *, hinge: float) -> tup
     if not events:
         return problem, estimate
     runs, steps, _ = np.array(events).T
-    around = Partition(runs, np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1)
+    first, width = np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1
+    lengths = np.array([len(run) for run in problem.recording.runs])[runs]
+    around = Partition(runs, first, np.minimum(width, lengths - first), width)
     local_estimate = estimate._replace(
         parameters=Parameters(np.asarray(estimate.parameters.shared), pad_rows(problem.first_states(around)))
     )
@@ -230,7 +234,7 @@ def _neighbours(found: Impacts, model: Mechanism, straight: np.ndarray) -> Itera
                 moved[other, contact] = True
                 yield allow_neighbours(replace(found, chosen=moved))
     # Contacts that would close if all bodies moved uniformly along straight lines.
-    closed = np.asarray(model.geometry.gap(jnp.asarray(straight))) < 0
+    closed = np.asarray(jax.vmap(model.geometry.gap)(jnp.asarray(straight))) < 0
     closing = closed[1:] & ~closed[:-1] & ~chosen.any(axis=0)
     for step, contact in np.argwhere(closing):
         if not full[step]:
@@ -254,9 +258,8 @@ def _costs(
     optimised from two starting points, the estimate and the initial values from the data.
     """
     recording = replace(problem.recording, runs=tuple(problem.recording.runs[run] for run in which))
-    whole_runs = partition(recording, None)
-    surfaces = [problem.surfaces[run] for run in which]
-    segments = cut(recording, prescribe(recording, cases, surfaces), whole_runs)
+    whole_runs = partition(cases, None)
+    segments = cut(recording, prescribe(cases), whole_runs)
     local = np.asarray(estimate.parameters.local)[list(which)]
     initial, free = local.copy(), problem.free
     initial[:, : free.layout.state] = first_states(recording, list(cases), whole_runs)

@@ -1,8 +1,9 @@
 """Inference of walls and pairs that touch, from a recording without candidate contacts.
 
-Every body is searched for velocity jumps in any direction. A jump of one body is an impact at a wall whose
-normal is the direction of the jump; simultaneous jumps of two bodies in opposite directions are an impact of
-the pair. If hardly any are found, contacts may last for several samples, and these are masked.
+Velocity jumps of every body are detected. A jump of one body is an impact at a wall whose normal is the
+direction of the jump; simultaneous jumps of two bodies in opposite directions are an impact of the pair. A
+wall that the data cross is no wall. If hardly any are found, contacts may last for several samples, and these
+are masked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,30 +15,24 @@ from jaxtyping import Float
 
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
-from carom.estimation.detection.impacts import (
-    INSTANTS,
-    PRIOR_LOG_ODDS,
-    fit_smooth,
-    peaks_of,
-    possible_impact,
-)
-from carom.estimation.detection.local_fits import Windows
+from carom.estimation.detection.impacts import TOLERANCE
+from carom.estimation.detection.local_motion import fit_around, grid_around
+from carom.estimation.detection.switching_filter import Jumps, Motion
+from carom.estimation.detection.velocity_jumps import detect_velocity_jumps, sequences
 from carom.mechanics import Candidate, Pair, Wall
 
 TOGETHER = 2
 """Greatest number of steps between the detected jumps of two bodies in one impact."""
 ALIGNED = 0.9
 """Least cosine of the angle between two directions that are taken to be the same."""
-QUIET = 0.25
-"""Quantile of the windows from which the noise is estimated; impacts may affect all the others."""
-EXPLAINED = 3.0
-"""Greatest mean square of the residuals, relative to the noise, of a window that a jump explains."""
+LIKELY = 8.0
+"""Least log-odds of a jump that counts."""
+BEHIND, CLEARLY = 0.002, 5.0
+"""Greatest fraction of the samples that may lie behind a wall, and by how many standard deviations."""
+UNEXPLAINED = 0.2
+"""Fraction of velocity jumps without an explanation from which on longer masks are tried."""
 MASKS = (0, 5, 15, 45)
 """Masks that are tried for contacts of finite duration, in samples either side of an impact."""
-REMAINING = 0.05
-"""Greatest fraction of the cost of smooth motion that a jump may leave in a window it explains roughly."""
-SHARPER = 5.0
-"""Least ratio of a jump to the velocity change by typical accelerations within the mask."""
 MAXIMUM_SAMPLES = 20_000
 """Greatest number of samples of a recording that are searched."""
 
@@ -83,6 +78,8 @@ class _Impact:
     position: Float[np.ndarray, "dimension"]
     """Of the first body, relative to the second if there are two."""
     restitution: float
+    speed: float
+    """Magnitude of the velocity change of the first body."""
     ratio: float = 1.0
     """The mass of the second body over that of the first."""
 
@@ -107,17 +104,36 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         remaining = MAXIMUM_SAMPLES - sum(len(run) for run in runs)
         if remaining >= 8 and len(run) >= 8:
             runs.append(run.part(slice(0, remaining)))
-    chosen, mask = _groups([impact for run in runs for impact in _impacts(run)], recording.dimension), 0
-    # Most runs are recorded because of an impact; if few are found, contacts may have a finite duration.
-    found = _count(chosen)
-    if len(runs) > 2 and found < 0.5 * len(runs):
-        by_mask = {mask: _common(_masked(runs, mask), recording.dimension, len(runs)) for mask in MASKS}
-        most = max(map(_count, by_mask.values()))
-        if most > 2 * found:
-            # The shortest mask that finds almost as many impacts as any.
-            mask, chosen = next(
-                (mask, groups) for mask, groups in by_mask.items() if _count(groups) > 0.96 * most
-            )
+    if not runs:
+        return ContactGuess((), (), None, (1.0,) * recording.bodies)
+    data = sequences(
+        [run.time for run in runs], [run.position for run in runs], [run.velocity for run in runs]
+    )
+    jumps, motion = detect_velocity_jumps(data)
+    bodies = recording.bodies
+    by_run = [jumps[index * bodies : (index + 1) * bodies] for index in range(len(runs))]
+
+    def groups(mask: int) -> tuple[list[tuple[Candidate, list[_Impact]]], float]:
+        """Contacts with their impacts, and the fraction of the velocity jumps that they leave unexplained."""
+        impacts, count = [], 0
+        for run, found in zip(runs, by_run, strict=True):
+            if len(run) > 4 * mask:
+                of_run, jumping = _impacts(run, found, motion, mask)
+                impacts += of_run
+                count += jumping
+        chosen = _groups(impacts, runs, motion)
+        explained = sum(len(impact.bodies) for _, group in chosen for impact in group)
+        return chosen, 1 - explained / max(count, 1)
+
+    # A contact of finite duration is seen as two jumps, at its beginning and its end, that make no impact
+    # each: the shortest mask is chosen that leaves few jumps unexplained.
+    (chosen, fewest), mask = groups(0), 0
+    for longer in MASKS[1:]:
+        if fewest < UNEXPLAINED or len(runs) < 3:
+            break
+        more, unexplained = groups(longer)
+        if unexplained < 0.5 * fewest:
+            chosen, fewest, mask = more, unexplained, longer
     members = [impact for _, group in chosen for impact in group]
     ratios = [impact.restitution for impact in members]
     return ContactGuess(
@@ -129,37 +145,24 @@ def guess_contacts(recording: Recording) -> ContactGuess:
     )
 
 
-def _groups(impacts: Sequence[_Impact], dimension: int) -> list[tuple[Candidate, list[_Impact]]]:
-    walls = _walls([impact for impact in impacts if len(impact.bodies) == 1])
+def _groups(
+    impacts: Sequence[_Impact], runs: Sequence[Run], motion: Motion
+) -> list[tuple[Candidate, list[_Impact]]]:
+    walls = _walls([impact for impact in impacts if len(impact.bodies) == 1], runs, motion)
+    dimension = runs[0].position.shape[2]
     return [*walls, *_pairs([impact for impact in impacts if len(impact.bodies) == 2], dimension)]
 
 
-def _count(groups: Sequence[tuple[Candidate, list[_Impact]]]) -> int:
-    return sum(len(group) for _, group in groups)
-
-
-def _masked(runs: Sequence[Run], mask: int) -> list[_Impact]:
-    return [
-        impact for run in runs if len(run) > 4 * mask + 16 for impact in _impacts(run, mask, roughly=True)
-    ]
-
-
-def _common(impacts: Sequence[_Impact], dimension: int, runs: int) -> list[tuple[Candidate, list[_Impact]]]:
-    """Contacts of a substantial fraction of the runs: rough detection yields some false impacts."""
-    groups = _groups(impacts, dimension)
-    return [(candidate, group) for candidate, group in groups if len(group) >= max(3, 0.25 * runs)]
-
-
-def _impacts(run: Run, mask: int = 0, *, roughly: bool = False) -> list[_Impact]:
-    """Combine velocity jumps into impacts.
+def _impacts(run: Run, jumps: Sequence[Jumps], motion: Motion, mask: int) -> tuple[list[_Impact], int]:
+    """Combine velocity jumps into impacts; returns these and the number of jumps.
 
     Arguments:
         mask: samples either side of a jump to ignore.
-        roughly: whether a jump need explain only most of a window, not all of it up to the noise.
     """
-    by_body = [_velocity_jumps(run, body, mask, roughly) for body in range(run.position.shape[1])]
-    remaining = [jump for jumps in by_body for jump in jumps]
-    found = []
+    remaining = [
+        jump for body, found in enumerate(jumps) for jump in _velocity_jumps(run, body, found, motion, mask)
+    ]
+    found, count = [], len(remaining)
     for a, b in combinations(remaining, 2):
         distant = abs(a.step - b.step) > TOGETHER + mask
         if a.body == b.body or distant or a not in remaining or b not in remaining:
@@ -172,44 +175,30 @@ def _impacts(run: Run, mask: int = 0, *, roughly: bool = False) -> list[_Impact]
         normal = jump.change / max(float(np.linalg.norm(jump.change)), 1e-300)
         before, after = float(normal @ jump.before), float(normal @ jump.after)
         if _may_be_impact(before, after):
-            found.append(_Impact((jump.body,), normal, jump.position, -after / before))
+            size = float(np.linalg.norm(jump.change))
+            found.append(_Impact((jump.body,), normal, jump.position, -after / before, size))
+    return found, count
+
+
+def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int) -> list[_VelocityJump]:
+    """The jumps of one body with the motion before and after; with a mask, those close together are one."""
+    steps, groups = jumps.step.tolist(), []
+    for step in steps:
+        if groups and step - groups[-1][-1] <= 2 * mask:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    found = []
+    for number, group in enumerate(groups):
+        low = groups[number - 1][-1] + 1 if number else 0
+        high = groups[number + 1][0] + 1 if number + 1 < len(groups) else len(run)
+        instants = grid_around(round(0.5 * (group[0] + group[-1])), len(run) - 1, mask=mask)
+        local = fit_around(run, body, instants, low, high, motion, mask=mask)
+        best = int(np.argmax(local.log_likelihood))
+        if local.log_likelihood[best] - local.smooth > LIKELY:
+            parts = (local.position[best], local.before[best], local.after[best])
+            found.append(_VelocityJump(body, int(instants[best]), *parts))
     return found
-
-
-def _velocity_jumps(run: Run, body: int, mask: int, roughly: bool) -> list[_VelocityJump]:
-    """Velocity jumps of one body, in any direction."""
-    alone = Run(
-        run.time,
-        run.position[:, [body]],
-        None if run.velocity is None else run.velocity[:, [body]],
-    )
-    smooth = fit_smooth(alone, quiet=QUIET)
-    steps, dimension, half_width = len(run) - 1, run.position.shape[2], smooth.half_width + 2 * mask
-    windows, smooth_cost = smooth.windows, smooth.cost
-    if mask:
-        windows = Windows(alone, half_width, mask=mask)
-        masked = windows.fit(None, None, smooth.weight, smooth.stiffness)
-        smooth_cost = masked.cost(smooth.weight, smooth.stiffness)
-    directions = np.broadcast_to(np.eye(dimension), (steps, dimension, dimension))
-    log_odds = np.full(steps, -np.inf)
-    jump = np.zeros((3, steps, dimension))  # position, velocity before, velocity after
-    for instant in INSTANTS:
-        fit = windows.fit(directions, instant, smooth.weight, smooth.stiffness)
-        cost = fit.cost(smooth.weight, smooth.stiffness)
-        # A jump at the wrong instant of a window with an impact gains much, but leaves large residuals.
-        explained = cost < EXPLAINED * fit.counts.sum(axis=1)
-        if roughly:
-            # A masked smooth turn looks like a bounce, but is no sharper than turns elsewhere.
-            change = np.linalg.norm((fit.velocity_after - fit.velocity_before)[:, 0], axis=1)
-            turned = smooth.acceleration * windows.step * (2 * mask + 2)
-            explained = (explained | (cost < REMAINING * smooth_cost)) & (change > SHARPER * turned)
-        gain = np.where(explained, 0.5 * (smooth_cost - cost), -np.inf)
-        better = gain > log_odds
-        log_odds[better] = gain[better]
-        for part, value in zip(jump, (fit.position, fit.velocity_before, fit.velocity_after), strict=True):
-            part[better] = value[better, 0]
-    chosen = peaks_of((log_odds + PRIOR_LOG_ODDS)[:, None], half_width, np.ones((1, 1), bool))
-    return [_VelocityJump(body, int(step), *jump[:, step]) for step in np.flatnonzero(chosen[:, 0])]
 
 
 def _of_pair(a: _VelocityJump, b: _VelocityJump, run: Run) -> _Impact | None:
@@ -228,30 +217,54 @@ def _of_pair(a: _VelocityJump, b: _VelocityJump, run: Run) -> _Impact | None:
     if not _may_be_impact(before, after):
         return None
     # Momentum is conserved: the masses are inversely proportional to the velocity changes.
-    return _Impact((a.body, b.body), normal, relative, -after / before, lengths[0] / lengths[1])
+    return _Impact((a.body, b.body), normal, relative, -after / before, lengths[0], lengths[0] / lengths[1])
 
 
 def _may_be_impact(before: float, after: float) -> bool:
-    return bool(possible_impact(np.array([[0.0], [before], [after]]))[0])
+    """Whether an impact with 0 ≤ e ≤ 1 could have these rates of the gap."""
+    slack = 2 * TOLERANCE * abs(before)
+    return before < 0 and -slack <= after <= -before + slack
 
 
-def _walls(impacts: Sequence[_Impact]) -> list[tuple[Wall, list[_Impact]]]:
-    """Group the impacts of each body by direction: about the same normal means the same wall."""
+def _walls(
+    impacts: Sequence[_Impact], runs: Sequence[Run], motion: Motion
+) -> list[tuple[Wall, list[_Impact]]]:
+    """Group the impacts of each body by direction and position; walls with data behind them are left out."""
     groups: list[list[_Impact]] = []
-    for impact in impacts:
+    # The fastest first: their directions are the least disturbed by noise and friction.
+    for impact in sorted(impacts, key=lambda one: -one.speed):
         for group in groups:
             if group[0].bodies == impact.bodies and float(group[0].normal @ impact.normal) > ALIGNED:
                 group.append(impact)
                 break
         else:
             groups.append([impact])
-    found = []
-    for group in groups:
+    found: dict[tuple, tuple[Wall, list[_Impact]]] = {}
+    for group in sorted(groups, key=len, reverse=True):
         normal = _upright(np.median([impact.normal for impact in group], axis=0))
         # Along the common normal, since friction tilts the direction of single jumps.
-        offset = float(np.median([normal @ impact.position for impact in group]))
-        found.append((Wall(group[0].bodies[0], tuple(normal.tolist()), offset), group))
-    return sorted(found, key=lambda pair: (pair[0].body, pair[0].normal))
+        heights = np.array([normal @ impact.position for impact in group])
+        centre = _mode(heights, max(3 * motion.noise[0], 0.01 * motion.length))
+        near = np.abs(heights - centre) < max(6 * motion.noise[0], 0.03 * motion.length)
+        offset = float(np.median(heights[near]))
+        body = group[0].bodies[0]
+        height = np.concatenate([run.position[:, body] @ normal for run in runs])
+        height = height[np.isfinite(height)]
+        slack = CLEARLY * motion.noise[0] + 2 * float(np.median(np.abs(heights[near] - offset)))
+        behind = int(np.sum(height < offset - slack))
+        if behind > max(2, BEHIND * len(height)):
+            continue
+        wall = Wall(body, tuple(normal.tolist()), offset)
+        # Directions on either side of a limit may belong to one wall, which the larger group describes.
+        key = (body, tuple(np.round(normal, 1).tolist()))
+        found.setdefault(key, (wall, [impact for impact, ok in zip(group, near, strict=True) if ok]))
+    return sorted(found.values(), key=lambda pair: (pair[0].body, pair[0].normal))
+
+
+def _mode(values: Float[np.ndarray, "values"], width: float) -> float:
+    """The value with the most others around it."""
+    density = np.exp(-0.5 * ((values[:, None] - values[None, :]) / width) ** 2).sum(axis=1)
+    return float(values[np.argmax(density)])
 
 
 def _upright(normal: Float[np.ndarray, "dimension"]) -> Float[np.ndarray, "dimension"]:

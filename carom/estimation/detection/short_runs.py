@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float, Int
 
 from carom.data import Run
 from carom.data.recording import channels
-from carom.estimation.detection.impacts import INSTANTS, Impacts
+from carom.estimation.detection.impacts import Impacts
 from carom.estimation.detection.jump_fits import ContactArrays, JumpFits, Jumps, RunStack
+from carom.estimation.detection.local_motion import INSTANTS
 from carom.mechanics import Scene
 
 LONGEST = 9
@@ -71,10 +72,11 @@ def _no_impacts(run: Run, scene: Scene, noise: np.ndarray, acceleration: np.ndar
         gap=np.zeros(shape),
         before=np.zeros(shape),
         after=np.zeros(shape),
-        smooth_gap=np.full(shape, np.inf),
+        least_gap=np.full(scene.contacts, np.inf),
         noise=noise,
         acceleration=float(np.linalg.norm(acceleration)),
-        spacing=1,
+        pieces=((0, len(run)),),
+        outlier=np.zeros((len(run), scene.bodies), bool),
     )
 
 

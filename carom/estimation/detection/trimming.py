@@ -7,7 +7,7 @@ import numpy as np
 
 from carom.data import Recording, Run
 from carom.errors import InputError
-from carom.estimation.detection.impacts import find_impacts
+from carom.estimation.detection.impacts import Impacts, find_impacts
 
 
 class Trimmed(NamedTuple):
@@ -52,8 +52,7 @@ def trim(recording: Recording, seconds: float, *, mask: int = 0) -> Trimmed:
     if not (np.isfinite(seconds) and seconds > 0):
         raise InputError(f"The time kept around an impact must be positive, but it is {seconds}.")
 
-    def trimmed(run: Run) -> tuple[Run, int]:
-        found = find_impacts(run, scene, sensor=None, masses_known=False, mask=mask)
+    def trimmed(run: Run, found: Impacts) -> tuple[Run, int]:
         if not found.chosen.any():
             return run, 0
         step = int(np.argmax(np.where(found.chosen, found.log_odds, -np.inf).max(axis=1)))
@@ -61,5 +60,6 @@ def trim(recording: Recording, seconds: float, *, mask: int = 0) -> Trimmed:
         instants = int(found.chosen.any(axis=1).sum())
         return run.part(np.abs(run.time - instant) <= seconds), instants
 
-    runs, impacts = zip(*(trimmed(run) for run in recording.runs), strict=True)
+    detected = find_impacts(recording.runs, scene, masses_known=False, surfaces="per run", mask=mask)
+    runs, impacts = zip(*map(trimmed, recording.runs, detected), strict=True)
     return Trimmed(replace(recording, runs=runs), impacts)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from carom.data import Recording, Run
 from carom.data.recording import channels
-from carom.estimation.detection.impacts import Impacts, resolved
+from carom.estimation.detection.impacts import Impacts
 from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED
 
 CERTAINTY = 10.0
@@ -33,11 +33,13 @@ class Segments(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Segments of equal length, by the run and the sample at which each starts."""
+    """Segments by the run and the sample at which each starts, and its number of samples."""
 
     run: Int[np.ndarray, "segments"]
     sample: Int[np.ndarray, "segments"]
+    size: Int[np.ndarray, "segments"]
     length: int
+    """To which all are padded."""
 
 
 class Prescription(NamedTuple):
@@ -46,52 +48,50 @@ class Prescription(NamedTuple):
     modes: Int[np.ndarray, "steps contacts"]
     earliest: Float[np.ndarray, "steps contacts"]
     latest: Float[np.ndarray, "steps contacts"]
-    resolved: Bool[np.ndarray, "samples"]
-    """Samples at which no body is so close to a surface that contacts cannot be resolved."""
-    used: Bool[np.ndarray, "samples"]
-    """Samples that are not masked."""
+    used: Bool[np.ndarray, "samples bodies"]
+    """Samples that are neither masked nor outliers."""
 
     def by_gap(self) -> "Prescription":
         """The same with all contacts determined by the gap."""
         return self._replace(modes=np.full_like(self.modes, BY_GAP))
 
 
-def prescribe(
-    recording: Recording,
-    impacts: Sequence[Impacts],
-    shifts: Sequence[Float[np.ndarray, "contacts"]],
-    *,
-    mask: int = 0,
-) -> list[Prescription]:
+def prescribe(impacts: Sequence[Impacts]) -> list[Prescription]:
     """Prescribe the detected impacts and exclude all other contacts.
 
-    Arguments:
-        shifts: estimated positions of the surfaces in each run.
-        mask: samples either side of an impact to exclude; the step of the impact is then uncertain too.
+    Where samples around impacts are masked, the step of an impact is uncertain too.
     """
     result = []
-    for run, found, shift in zip(recording.runs, impacts, shifts, strict=True):
+    for found in impacts:
         modes = np.where(found.chosen, PRESCRIBED, EXCLUDED)
         odds = np.pad(found.log_odds, ((1, 1), (0, 0)), constant_values=-np.inf)
         # An impact near the end of a step may lie in the next one if the data do not discriminate.
         earliest = np.where(odds[:-2] > odds[1:-1] - CERTAINTY, -1.0, 0.0)
         latest = np.where(odds[2:] > odds[1:-1] - CERTAINTY, 2.0, 1.0)
-        used = np.full(len(run), found.explained)
-        if mask:
+        used = found.explained & ~found.outlier
+        if mask := found.mask:
             for step in np.flatnonzero(found.chosen.any(axis=1)):
                 used[max(0, step + 1 - mask) : step + 1 + mask] = False
             earliest, latest = np.full_like(earliest, -1.0), np.full_like(latest, 2.0)
-        result.append(Prescription(modes, earliest, latest, resolved(run, found, shift), used))
+        result.append(Prescription(modes, earliest, latest, used))
     return result
 
 
-def partition(recording: Recording, length: int | None) -> Partition:
-    """Divide all runs into segments of `length` samples; None for whole runs."""
-    longest = padded_size(max(len(run) for run in recording.runs))
+def partition(impacts: Sequence[Impacts], length: int | None) -> Partition:
+    """Divide the pieces of all runs into segments of `length` samples; None for whole pieces.
+
+    A piece is a part of a run that the detected impacts explain; in most recordings it is the whole run.
+    """
+    pieces = [(run, *piece) for run, found in enumerate(impacts) for piece in found.pieces]
+    longest = padded_size(max(end - start for _, start, end in pieces))
     length = longest if length is None else min(length, longest)
-    starts = [(r, s) for r, run in enumerate(recording.runs) for s in range(0, len(run), length)]
-    runs, samples = np.array(starts).T
-    return Partition(runs, samples, length)
+    rows = [
+        (run, sample, min(length, end - sample))
+        for run, start, end in pieces
+        for sample in range(start, end, length)
+    ]
+    runs, samples, sizes = np.array(rows).T
+    return Partition(runs, samples, sizes, length)
 
 
 def padded_size(size: int) -> int:
@@ -116,7 +116,7 @@ def pad_rows(rows: np.ndarray, *, axis: int = 0) -> np.ndarray:
 def subset(partition: Partition, count: int) -> Partition:
     """A number of the segments, spaced evenly over all of them."""
     rows = np.linspace(0, len(partition.run) - 1, count).astype(int)
-    return partition._replace(run=partition.run[rows], sample=partition.sample[rows])
+    return Partition(partition.run[rows], partition.sample[rows], partition.size[rows], partition.length)
 
 
 def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: Partition) -> Segments:
@@ -129,18 +129,14 @@ def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: 
     earliest, latest = np.full(modes.shape, -1.0), np.full(modes.shape, 2.0)
     observed = np.zeros((count, length, 2, bodies, dimension))
     known = np.zeros(observed.shape, bool)
-    for row, (index, start) in enumerate(zip(partition.run, partition.sample, strict=True)):
-        run = recording.runs[index]
-        end = min(len(run), start + length)
-        size = end - start
+    for row, (index, start, size) in enumerate(zip(*partition[:3], strict=True)):
+        run, end = recording.runs[index], start + size
         duration[row, : size - 1] = np.diff(run.time[start:end])
         for target, source in zip((modes, earliest, latest), prescriptions[index][:3], strict=True):
             target[row, : size - 1] = source[start : end - 1]
         values = channels(run.part(slice(start, end)))
-        # Samples after unresolved contacts cannot be predicted from the start of the segment.
-        predictable = np.logical_and.accumulate(prescriptions[index].resolved[start:end])
-        predictable &= prescriptions[index].used[start:end]
-        known[row, :size] = np.isfinite(values) & predictable[:, None, None, None]
+        used = prescriptions[index].used[start:end]
+        known[row, :size] = np.isfinite(values) & used[:, None, :, None]
         observed[row, :size] = np.where(np.isfinite(values), values, 0.0)
     return Segments(duration, modes, observed, known, earliest, latest)
 

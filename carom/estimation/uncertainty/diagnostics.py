@@ -21,6 +21,8 @@ class Diagnostics(NamedTuple):
     """Fitted noise over the noise estimated from the data alone."""
     unexplained: float
     """Fitted noise over half the range of the data, the largest over positions and velocities."""
+    correlation_time: float = 1.0
+    """Number of residuals that carry as much information as one of independent noise, at least 1."""
 
 
 def diagnose(
@@ -32,6 +34,7 @@ def diagnose(
     reach: Float[np.ndarray, "2"],
     *,
     by_gap: bool = True,
+    lost: str | None = None,
 ) -> Diagnostics:
     """Test the residuals of all runs, in units of the fitted noise.
 
@@ -43,6 +46,7 @@ def diagnose(
         known: which of the two channels were measured.
         reach: half the range of positions and of velocities.
         by_gap: whether the model reproduces the impacts without their being prescribed.
+        lost: a sentence about samples that were not used.
     """
     correlations = [_autocorrelation(r[:, c]) for r in residuals for c in range(r.shape[1])]
     sums = np.array([(s, n) for s, n in correlations if n > 3])
@@ -54,7 +58,7 @@ def diagnose(
         ratio = float(np.nanmean(close**2) / max(np.nanmean(far**2), 1e-12))
     excess = float(np.max((noise / roughness)[known])) if known.any() else 1.0
     unexplained = float(np.max((noise / reach)[known])) if known.any() else 0.0
-    messages = []
+    messages = [] if lost is None else [lost]
     if excess > 1.5:
         messages.append(
             f"The residuals are {excess:.1f} times as large as the noise of the data: the model does not "
@@ -75,7 +79,23 @@ def diagnose(
             "The model explains the recording only with its impacts prescribed: forecasts may miss one or "
             "add one; look at the contacts in the report."
         )
-    return Diagnostics(tuple(messages), z, ratio, excess, unexplained)
+    return Diagnostics(tuple(messages), z, ratio, excess, unexplained, _correlation_time(residuals))
+
+
+def _correlation_time(residuals: list[Float[np.ndarray, "_ channels"]]) -> float:
+    """1 + 2 Σ ρ over the lags whose autocorrelation ρ, pooled over all channels, is significant."""
+    longest = max((len(part) for part in residuals), default=0)
+    time = 1.0
+    for lag in range(1, longest // 4 + 1):
+        total, count = 0.0, 0
+        for part in residuals:
+            products = part[lag:] * part[:-lag]
+            total, count = total + float(np.nansum(products)), count + int(np.isfinite(products).sum())
+        # Residuals are in units of the noise. In white noise 3 standard errors are rarely exceeded by chance.
+        if count < 10 or total < 3 * np.sqrt(count):
+            break
+        time += 2 * total / count
+    return time
 
 
 def _autocorrelation(series: Float[np.ndarray, "samples"]) -> tuple[float, int]:

@@ -63,7 +63,7 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) ->
         seconds: duration of the motion on either side of the contact that the lines are fitted to.
         masked: samples on either side of the impact that the contact may last for.
     """
-    found = find_impacts(run, scene, sensor=None, masses_known=False, mask=masked)
+    (found,) = find_impacts([run], scene, masses_known=False, mask=masked)
     if not found.chosen.any():
         return None
     step = int(np.argmax(np.where(found.chosen[:, 0], found.log_odds[:, 0], -np.inf)))
