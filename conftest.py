@@ -8,12 +8,13 @@ from pathlib import Path
 # Before JAX is imported, which reads them once.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Most of the time goes into compiling programs that run for milliseconds: optimising them much does not pay.
-# Level 0 would be faster still, but XLA then computes some event-driven motions wrongly. With one process per
-# core, more threads in each only cost time.
+# Most of the time goes into compiling programs that run for milliseconds: optimising them does not pay. With
+# LLVM's fast instruction selection, which goes with level 0, some event-driven motions lose momentum. In one
+# process per core, more threads only cost time.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=1"
+    "--xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=0 "
+    "--xla_backend_extra_options=-fast-isel=0"
     # XLA ends the process if it does not know a flag.
     + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""),
 )
