@@ -7,7 +7,7 @@ velocity changes of its bodies. Several contacts may act at once, as in Newton's
 that no contact explains breaks the motion: a hand, a lost track, a swap of two bodies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -47,6 +47,8 @@ SHORTEST = 6
 """Least number of samples of a part of a run: fewer hardly determine more than the state at its beginning."""
 QUICK = 3.0
 """Least number of samples of a flight between two impacts that can be told apart."""
+LONGER = 3
+"""Greatest duration of a contact, in multiples of the mask."""
 AT_ONCE = 3
 """Greatest number of contacts in one impact."""
 
@@ -85,12 +87,19 @@ class _Event:
     """Jumps of some bodies in about the same step of a run."""
 
     run: int
-    step: int
+    jumps: tuple[tuple[int, int], ...]
+    """Step and body of every jump, in the order of time."""
+    mask: int
+    """Samples either side of its middle that are ignored."""
     jumping: tuple[int, ...]
     instants: Float[np.ndarray, "instants"]
     motions: dict[int, LocalMotion]
     """Of all bodies."""
     readings: Float[np.ndarray, "instants contacts"]
+
+    @property
+    def step(self) -> int:
+        return _middle(self.jumps)
 
 
 def find_impacts(
@@ -132,7 +141,19 @@ def find_impacts(
             for event in _events(index, run, found, scene, motion, readings[index], mask)
         ]
         places = _places(events, scene, motion, masses_known, surfaces)
-        pairs = [(one, _assign(one, scene, motion, places[one.run], masses_known)) for one in events]
+
+        def assigned(event: _Event) -> list[_Assignment]:
+            known = places
+            if event.mask > mask:  # a contact that lasts longer may be the first with this surface
+                known = _places([*events, event], scene, motion, masses_known, surfaces)
+            return _assign(event, scene, motion, known[event.run], masses_known)
+
+        def together(jumps: list[tuple[int, int]], event: _Event, mask: int) -> _Event:
+            found = by_run[event.run]
+            return _event(event.run, runs[event.run], jumps, found, scene, motion, readings[event.run], mask)
+
+        pairs = [(one, assigned(one)) for one in events]
+        pairs = _lasting(pairs, mask, together, assigned) if mask else pairs
         # Smoothing ends a few samples before the ends of a run.
         counted = [
             found for one, found in pairs if found and MARGIN <= one.step < len(runs[one.run]) - MARGIN
@@ -182,21 +203,74 @@ def _events(
             groups[-1].append((step, body))
         else:
             groups.append([(step, body)])
+    return [_event(index, run, group, jumps, scene, motion, readings, mask) for group in groups]
+
+
+def _middle(jumps: Sequence[tuple[int, int]]) -> int:
+    return round(0.5 * (jumps[0][0] + jumps[-1][0]))
+
+
+def _event(
+    index: int,
+    run: Run,
+    group: Sequence[tuple[int, int]],
+    jumps: Sequence[Jumps],
+    scene: Scene,
+    motion: Motion,
+    readings: np.ndarray,
+    mask: int,
+) -> _Event:
+    """Some jumps as one event, with the motion of every body around it up to its other jumps."""
+    first, last = group[0][0], group[-1][0]
+    instants = grid_around(_middle(group), len(run) - 1, mask=mask)
+    motions = {}
+    for body, found in enumerate(jumps):
+        low = max((int(k) + 1 for k in found.step if k < first), default=0)
+        high = min((int(k) + 1 for k in found.step if k > last), default=len(run))
+        motions[body] = fit_around(run, body, instants, low, high, motion, mask=mask)
     by_body = readings[1:] @ scene.geometry.incidence.T.astype(float)
-    events = []
-    for number, group in enumerate(groups):
-        steps = [step for step, _ in group]
-        step = round(0.5 * (steps[0] + steps[-1]))
-        instants = grid_around(step, len(run) - 1, mask=mask)
-        motions = {}
-        for body in range(scene.bodies):
-            others = [k for other, part in enumerate(groups) if other != number for k, b in part if b == body]
-            low = max((k + 1 for k in others if k < steps[0]), default=0)
-            high = min((k + 1 for k in others if k > steps[-1]), default=len(run))
-            motions[body] = fit_around(run, body, instants, low, high, motion, mask=mask)
-        near = np.minimum(by_body[instants.astype(int)], STRONGEST)
-        events.append(_Event(index, step, tuple(sorted({b for _, b in group})), instants, motions, near))
-    return events
+    near = np.minimum(by_body[instants.astype(int)], STRONGEST)
+    return _Event(index, tuple(group), mask, tuple(sorted({b for _, b in group})), instants, motions, near)
+
+
+def _lasting(
+    pairs: Sequence[tuple[_Event, list["_Assignment"]]],
+    mask: int,
+    together: Callable[[list[tuple[int, int]], _Event, int], _Event],
+    assigned: Callable[[_Event], list["_Assignment"]],
+) -> list[tuple[_Event, list["_Assignment"]]]:
+    """Successive events that nothing explains as one, if a contact that lasts longer than most explains them.
+
+    The slower bodies meet, the longer soft ones touch.
+    """
+
+    def unexplained(found: Sequence[_Assignment]) -> bool:
+        return not any(one.contacts for one in found)
+
+    result, row = [], 0
+    while row < len(pairs):
+        event, found = pairs[row]
+        end, merged = row + 1, (event, found)
+        if unexplained(found):
+            stop = end
+            while (
+                stop < len(pairs)
+                and pairs[stop][0].run == event.run
+                and pairs[stop][0].jumps[-1][0] - event.jumps[0][0] <= 2 * LONGER * mask
+                and unexplained(pairs[stop][1])
+            ):
+                stop += 1
+            for last in range(stop, end, -1):
+                jumps = [jump for one, _ in pairs[row:last] for jump in one.jumps]
+                wider = (jumps[-1][0] - jumps[0][0] + 1) // 2 + 1
+                whole = together(jumps, event, max(wider, mask))
+                explanation = assigned(whole)
+                if not unexplained(explanation):
+                    end, merged = last, (whole, explanation)
+                    break
+        result.append(merged)
+        row = end
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,7 +477,8 @@ def _assign(
 def _part(event: _Event, bodies: set[int]) -> _Event:
     return _Event(
         event.run,
-        event.step,
+        event.jumps,
+        event.mask,
         tuple(b for b in event.jumping if b in bodies),
         event.instants,
         event.motions,
@@ -453,7 +528,7 @@ def _of_run(
         float(np.linalg.norm(motion.acceleration) + np.linalg.norm(motion.deviation)),
         pieces,
         np.stack([found.outlier[: len(run)] for found in jumps], axis=1),
-        mask=mask,
+        mask=max([mask, *(one.mask for one, found in assigned if any(a.contacts for a in found))]),
     )
 
 

@@ -61,13 +61,13 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) ->
 
     Arguments:
         seconds: duration of the motion on either side of the contact that the lines are fitted to.
-        masked: samples on either side of the impact that the contact may last for.
+        masked: samples on either side of the impact that most contacts last for.
     """
     (found,) = find_impacts([run], scene, masses_known=False, mask=masked)
     if not found.chosen.any():
         return None
     step = int(np.argmax(np.where(found.chosen[:, 0], found.log_odds[:, 0], -np.inf)))
-    index, middle = np.arange(len(run)), run.time[step]
+    index, middle, masked = np.arange(len(run)), run.time[step], found.mask
     reach = seconds + masked * float(np.median(np.diff(run.time)))
     near = np.abs(run.time - middle) <= reach
     early, late = near & (index <= step - masked), near & (index > step + masked)
