@@ -53,7 +53,7 @@ class SpeedDependentRestitution(AbstractRestitution):
     def coefficient(self, rate: PerContact) -> PerContact:
         lowest, highest = jnp.asarray(self.speeds, rate.dtype).T
         # Speeds are kept away from 0, where the logarithm has no value.
-        logarithm = jnp.log(jnp.clip(-rate, jnp.maximum(lowest, 1e-6), highest))
+        logarithm = jnp.log(jnp.clip(-rate, jnp.maximum(lowest, jnp.finfo(rate.dtype).tiny), highest))
         powers = jnp.stack([logarithm**power for power in range(self.terms.shape[-1])], axis=1)
         return jnp.clip(jnp.sum(self.terms * powers, axis=1), 0, 1)
 

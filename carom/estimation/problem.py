@@ -33,8 +33,10 @@ from carom.types import State, Values
 
 RESOLUTION = 1e-5
 """Lower bound on the noise as a fraction of the standard deviation of the data: the resolution of 16 bits."""
+TINY = 1e-9
+"""Lower bound on lengths and speeds, relative to others of the recording."""
 VAGUE = 100.0
-"""Prior standard deviation of start states in natural units of length; it matters only without data."""
+"""Prior standard deviation of start states in natural units; it matters only without data."""
 SURFACES = ("geometry", "offset")
 """Path of the surface positions in a mechanism."""
 KNOWN_START = 1e-4
@@ -125,7 +127,10 @@ class Problem:
             force.in_units(units) if isinstance(force, AbstractLearnedPotential) else force
             for force in template.forces
         )
-        template = replace(template, forces=forces)
+        stepper = template.stepper
+        if isinstance(stepper, ConstraintExact):
+            stepper = stepper.in_units(units.length, units.time)
+        template = replace(template, forces=forces, stepper=stepper)
         free = FreeParameters.of(template, settings.learn, share=settings.share)
         start = free.values_of(_starting(template, shift, restitution, settings))
         return cls(
@@ -200,7 +205,9 @@ class Problem:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Local parameters with known start states inserted, and means and precisions of their priors."""
         states, layout = np.array(states), self.free.layout
-        precision = np.full(states.shape, (VAGUE * self.units.length) ** -2)
+        length, speed = self.units.length, self.units.length / self.units.time
+        precision = np.empty(states.shape)
+        precision[:, : layout.state] = np.repeat((VAGUE * np.array([length, speed])) ** -2, layout.state // 2)
         precision[:, layout.state :] = self.priors.local_precision
         if self.starts is not None:
             for row in np.flatnonzero(partition.sample == 0):
@@ -226,25 +233,30 @@ def natural_units(recording: Recording, impacts: Sequence[Impacts]) -> NaturalUn
     """Natural units from the range of positions, the root-mean-square speed and typical accelerations."""
     positions = np.concatenate([run.position for run in recording.runs])
     flat = positions.reshape(-1, recording.dimension)
-    length = max(float(np.max(0.5 * (np.nanmax(flat, axis=0) - np.nanmin(flat, axis=0)))), 1e-9)
+    # Bodies that never move have no length or time of their own.
+    length = float(np.max(0.5 * (np.nanmax(flat, axis=0) - np.nanmin(flat, axis=0)))) or 1.0
     speeds = [np.diff(run.position, axis=0) / np.diff(run.time)[:, None, None] for run in recording.runs]
     speed = float(np.sqrt(np.nanmean(np.concatenate([part.ravel() for part in speeds]) ** 2)))
     acceleration = float(np.median([found.acceleration for found in impacts]))
     return NaturalUnits(
-        positions, _distances(recording), acceleration, length, length / max(speed, 1e-9 * length)
+        positions,
+        _distances(recording, length),
+        acceleration,
+        length,
+        length / max(speed, TINY * length / recording.step_size),
     )
 
 
-def _distances(recording: Recording) -> np.ndarray:
+def _distances(recording: Recording, length: float) -> np.ndarray:
     """Centre and half-width of the range of distances between bodies."""
     first, second = np.triu_indices(recording.bodies, 1)
     if not len(first):
-        return np.ones(2)
+        return np.full(2, length)
     distances = [
         np.linalg.norm(run.position[:, first] - run.position[:, second], axis=-1) for run in recording.runs
     ]
     low, high = (extreme([extreme(part) for part in distances]) for extreme in (np.nanmin, np.nanmax))
-    return np.array([0.5 * (low + high), max(0.5 * (high - low), 1e-9)])
+    return np.array([0.5 * (low + high), max(0.5 * (high - low), TINY * length)])
 
 
 def _resolution(recording: Recording) -> np.ndarray:
@@ -252,7 +264,7 @@ def _resolution(recording: Recording) -> np.ndarray:
     position = np.concatenate([run.position.ravel() for run in recording.runs])
     velocity = [run.velocity.ravel() for run in recording.runs if run.velocity is not None]
     spreads = [np.nanstd(position), np.nanstd(np.concatenate(velocity)) if velocity else 1.0]
-    return np.maximum(RESOLUTION * np.array(spreads), 1e-12)
+    return RESOLUTION * np.where(np.array(spreads) > 0, spreads, 1.0)
 
 
 def _starting(

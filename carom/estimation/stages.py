@@ -41,7 +41,7 @@ from carom.models import Mechanism
 from carom.storage.checkpoints import Progress
 from carom.types import State
 
-FLAT, STRAIGHT = 1e-2, 1e-2
+FLAT, STRAIGHT = 1e3, 1e3
 """Initial precisions of the priors that the force is uniform, and that it is linear."""
 SCATTER = 0.2
 """Initial standard deviation of restitution from run to run."""

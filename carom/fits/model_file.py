@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from carom.contact_laws import UNLIMITED, SpeedDependentRestitution
+from carom.contact_laws import UNLIMITED
 from carom.data.io.system_file import SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
 from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
@@ -34,8 +34,9 @@ MAXIMUM_SIZE, MAXIMUM_LENGTH, MAXIMUM_DEPTH = 100_000, 64, 4
 is constructed: a list of 100 000 layer sizes would take minutes and gigabytes."""
 MAXIMUM_SCENE = 2**20
 """Characters of the scene, as for system files."""
-SPEEDS = "restitution.speeds"
-"""The tensor with the closing speeds that a law of restitution was learned from."""
+ADDED = {"restitution.speeds": UNLIMITED, "stepper.length": 1.0, "stepper.speed": 1.0}
+"""Tensors that older files do not have: the closing speeds that a law of restitution was learned from (up to
+0.11), and the units of a stepper (up to 0.12)."""
 MAXIMUM_SAMPLES = 10_000
 """Models in a posterior file."""
 
@@ -84,7 +85,7 @@ def read_model_file(path: Path) -> tuple[AbstractModel, dict[str, Any]]:
     except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
         problem = f"the header does not describe a model ({shown(error)}); fit it again"
         raise complaint(path, problem) from error
-    return fill(path, skeleton, _with_speeds(skeleton, tensors)), header["notes"]
+    return fill(path, skeleton, _with_added(skeleton, tensors)), header["notes"]
 
 
 def _construct(kind: str, scene: Scene, step_size: float, options: Mapping[str, Any]) -> AbstractModel:
@@ -126,18 +127,19 @@ def load_posterior(path: Path, model: AbstractModel) -> AbstractModel:
         skeleton = eqx.tree_at(
             lambda m: m.forces, model, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
         )
-    return fill(path, skeleton, _with_speeds(skeleton, tensors, samples), models=samples)
+    return fill(path, skeleton, _with_added(skeleton, tensors, samples), models=samples)
 
 
-def _with_speeds(
+def _with_added(
     model: AbstractModel, tensors: dict[str, np.ndarray], *samples: int
 ) -> dict[str, np.ndarray]:
-    """The tensors of a file; up to version 0.11 laws of restitution had no range of speeds: no limits."""
-    law = model.restitution if isinstance(model, Mechanism) else None
-    if not isinstance(law, SpeedDependentRestitution) or SPEEDS in tensors:
-        return tensors
-    speeds = np.broadcast_to(np.array(UNLIMITED, np.float32), (*samples, *law.speeds.shape))
-    return tensors | {SPEEDS: speeds}
+    """The tensors of a file, with the values that earlier versions had for those that it does not have."""
+    shapes = {name: leaf.shape for name, leaf in arrays_by_place(model).items() if name in ADDED}
+    added = {
+        name: np.broadcast_to(np.array(ADDED[name], np.float32), (*samples, *shape))
+        for name, shape in shapes.items()
+    }
+    return added | tensors
 
 
 def _arrays(model: AbstractModel) -> dict[str, np.ndarray]:

@@ -162,7 +162,7 @@ class AbstractLearnedPotential(AbstractPotential):
         """The same with a network in the natural units of a recording."""
         centre, scale, reach = self.scales(units)
         # A recording without accelerations or without motion has no scale of its own: no division by 0.
-        energy = np.asarray(max(units.acceleration, 1e-9) * reach)
+        energy = np.asarray(max(units.acceleration, 1e-9 * units.length / units.time**2) * reach)
         places = lambda f: (f.network.centre, f.network.scale, f.network.unit)  # noqa: E731
         return eqx.tree_at(places, self, (centre, scale, energy))
 
@@ -185,7 +185,7 @@ class AbstractLearnedPotential(AbstractPotential):
 def _range_of_positions(network: ScaledNetwork, units: NaturalUnits) -> Scales:
     values = units.positions.reshape(-1, network.weight.shape[1])
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-    scale = np.maximum(0.5 * (high - low), 1e-9)
+    scale = np.maximum(0.5 * (high - low), 1e-9 * units.length)
     return 0.5 * (low + high), scale, scale.max()
 
 
@@ -253,7 +253,7 @@ class LearnedPairPotential(AbstractLearnedPotential):
         apart, distance = _differences(position)
         slope = jax.vmap(self.network.gradient)(distance[:, None])[:, 0]
         # Bodies whose centres coincide have no direction: their difference is 0, and so is the force.
-        along = (slope / jnp.maximum(distance, 1e-12))[:, None] * apart
+        along = (slope / jnp.maximum(distance, jnp.finfo(distance.dtype).tiny))[:, None] * apart
         return jnp.zeros_like(position).at[first].add(along).at[second].add(-along)
 
 

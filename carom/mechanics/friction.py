@@ -18,7 +18,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.mechanics.inertia import AbstractInertia
-from carom.types import Coordinates, Jacobian, PerContact
+from carom.types import Coordinates, Jacobian, PerContact, Scalar
 
 Vectors = Float[Array, "contacts dimension"]
 Values = Float[Array, "contacts *dimension"]
@@ -122,7 +122,7 @@ def holding_forces(
     slip: Vectors,
     *,
     closed: Bool[Array, "contacts"],
-    rest_speed: float,
+    rest_speed: Scalar,
     sweeps: int = 1000,
 ) -> Vectors:
     """Contact forces ρ at closed contacts: repulsive normal forces, and friction within μ times them.

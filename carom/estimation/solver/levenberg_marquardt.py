@@ -59,7 +59,7 @@ def minimise(
     channels: int,
     block_size: int | None = None,
     max_iterations: int = 30,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-9,
 ) -> Solution:
     """A local minimum of half the sum of squares.
 
@@ -208,6 +208,6 @@ def damped_step(
 
 def _solve(matrix: Float[Array, "n n"], vector: Float[Array, "n"]) -> Float[Array, "n"]:
     # Parameters have different units: balancing makes the ridge, and rounding, the same for all.
-    scale = 1 / jnp.sqrt(jnp.maximum(jnp.diagonal(matrix), 1e-30))
+    scale = 1 / jnp.sqrt(jnp.maximum(jnp.diagonal(matrix), 1e-200))
     balanced = matrix * scale[:, None] * scale[None, :] + 1e-13 * jnp.eye(len(vector))
     return scale * solve(balanced, scale * vector)

@@ -187,4 +187,4 @@ def schur(normal: Normal, damping: Float[Array, ""]):
 
 def diagonal_scale(diagonal: Array) -> Array:
     """Marquardt's scaling, bounded away from zero for parameters that no residual depends on."""
-    return jnp.maximum(diagonal, 1e-10)
+    return jnp.maximum(diagonal, 1e-200)

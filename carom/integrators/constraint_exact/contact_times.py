@@ -28,7 +28,7 @@ def contact_times(
     resting: Bool[Array, "contacts"],
     modes: Modes,
     step_size: Scalar,
-    grazing_speed: float,
+    grazing_speed: Scalar,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
     """The time within `remaining` at which each gap closes, ∞ if it does not; and whether it is a graze."""
     prescribed, limit = modes == PRESCRIBED, lax.stop_gradient(remaining)

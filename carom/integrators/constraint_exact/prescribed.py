@@ -29,7 +29,7 @@ def prescribed_step(
     happens: Bool[Array, "contacts"],
     restitution: Callable[[PerContact], PerContact],
     friction: PerContact | None = None,
-    grazing_speed: float = 1e-3,
+    grazing_speed: Scalar = 1e-3,
 ) -> tuple[State, PerContact]:
     """Advance by one step with one impact of each prescribed contact, and no other.
 
@@ -77,7 +77,7 @@ def _meeting_times(
     acceleration: Coordinates,
     remaining: Scalar,
     step_size: Scalar,
-    grazing_speed: float,
+    grazing_speed: Scalar,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
     """The time at which the path of each contact meets its surface, and whether it is a graze."""
     r, v, a = (contacts.relative(x) for x in (state.position, state.velocity, acceleration))

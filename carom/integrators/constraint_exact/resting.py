@@ -17,7 +17,7 @@ from carom.mechanics import (
 )
 from carom.mechanics.friction import Frictional, frictional, holding_forces
 from carom.mechanics.impact import complementary_impulse
-from carom.types import Coordinates, Jacobian, PerContact, State
+from carom.types import Coordinates, Jacobian, PerContact, Scalar, State
 
 RestitutionLaw = Callable[[PerContact], PerContact]
 
@@ -30,8 +30,8 @@ class Mechanics(NamedTuple):
     geometry: ContactGeometry
     restitution: RestitutionLaw
     friction: PerContact | None
-    grazing_speed: float
-    rest_speed: float
+    grazing_speed: Scalar
+    rest_speed: Scalar
 
     def acceleration(self, position: Coordinates) -> Coordinates:
         """M⁻¹F, the acceleration without contact forces."""

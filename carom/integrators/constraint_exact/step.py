@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
@@ -45,10 +46,12 @@ from carom.mechanics import (
     impact_impulse,
 )
 from carom.mechanics.friction import friction_impulses
-from carom.types import Coordinates, PerContact, Scalar, State
+from carom.types import Coordinates, PerContact, Scalar, State, Values
 
 MAX_IMPACTS = 8
 """Default upper bound on the impacts resolved within one step."""
+GRAZING, REST = 1e-3, 1e-9
+"""Speeds below which an approach is a graze, and a body at rest on a surface, in units of speed."""
 
 
 class ImpactReport(NamedTuple):
@@ -84,8 +87,9 @@ def constraint_exact_step(
     restitution: PerContact | RestitutionLaw,
     friction: PerContact | None = None,
     max_impacts: int = MAX_IMPACTS,
-    grazing_speed: float = 1e-3,
-    rest_speed: float = 1e-9,
+    grazing_speed: Scalar = GRAZING,
+    rest_speed: Scalar = REST,
+    length: Scalar = 1.0,
     modes: Modes | None = None,
 ) -> tuple[State, ImpactReport]:
     """Advance a state on the sample grid by one step, with impacts at their exact times.
@@ -98,6 +102,7 @@ def constraint_exact_step(
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
         rest_speed: a contact that separates more slowly than this stays closed. Also the least acceleration
             into a contact that counts as touching (two balls that hang side by side do not touch).
+        length: of the motion; a gap below the rounding of such a length is closed.
         modes: which contacts are prescribed or excluded; by default all are determined by the gap.
     """
     none = jnp.zeros((len(geometry),), bool)
@@ -105,7 +110,7 @@ def constraint_exact_step(
     gap, jacobian = geometry.gap(state.position), geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
     # A body that is at rest on a surface at the beginning of the step stays in contact.
-    resting = (jnp.abs(gap) <= _gap_tolerance(state)) & (jnp.abs(rate) <= rest_speed)
+    resting = (jnp.abs(gap) <= _gap_tolerance(state, length)) & (jnp.abs(rate) <= rest_speed)
     if modes is None:
         modes = jnp.zeros(none.shape, int)
     resting = resting & (modes == BY_GAP)
@@ -132,8 +137,8 @@ def constraint_exact_step(
     return _finish_at_rest(mechanics, progress)
 
 
-def _gap_tolerance(state: State) -> Float[Array, ""]:
-    return 64 * jnp.finfo(state.position.dtype).eps * (1 + jnp.max(jnp.abs(state.position)))
+def _gap_tolerance(state: State, length: Scalar) -> Float[Array, ""]:
+    return 64 * jnp.finfo(state.position.dtype).eps * (length + jnp.max(jnp.abs(state.position)))
 
 
 def _finish_at_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
@@ -227,17 +232,30 @@ class ConstraintExact(AbstractStepper):
     """Velocity Verlet with impacts at the exact time of contact.
 
     Velocity-dependent forces act in half steps before and after (Strang splitting), so that the path within
-    the step is that of a conservative force.
+    the step is that of a conservative force. What counts as slow or as closed is relative to the natural
+    units of the motion, so that results do not depend on the units of a recording.
     """
 
     name: ClassVar[str] = "constraint_exact"
     max_impacts: int | None = eqx.field(static=True, default=None)
     """Within one step; by default the number of bodies plus one, at most `MAX_IMPACTS`: a body with more
     impacts is taken to rest on the surface."""
+    # Arrays, so that motions of different size share compiled programs.
+    length: Float[Values, ""] = eqx.field(default_factory=lambda: np.ones(()))
+    speed: Float[Values, ""] = eqx.field(default_factory=lambda: np.ones(()))
 
     @classmethod
     def for_scene(cls, scene: Scene, *, max_impacts: int | None = None) -> "ConstraintExact":
         return cls(max_impacts)
+
+    def in_units(self, length: float, time: float) -> "ConstraintExact":
+        """The same for motions of this length and duration."""
+        return ConstraintExact(self.max_impacts, np.asarray(length), np.asarray(length / time))
+
+    def _units(self, dtype) -> tuple[Scalar, Scalar]:
+        """Length and speed, which no derivative moves."""
+        length, speed = (jnp.asarray(part, dtype) for part in (self.length, self.speed))
+        return lax.stop_gradient(length), lax.stop_gradient(speed)
 
     def stated(self) -> dict[str, Any]:
         return {}
@@ -252,6 +270,7 @@ class ConstraintExact(AbstractStepper):
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
     ) -> Stepped:
         started = State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
+        length, speed = self._units(state.position.dtype)
         if most is None:
             after, report = constraint_exact_step(
                 started,
@@ -262,6 +281,9 @@ class ConstraintExact(AbstractStepper):
                 restitution=mechanism.restitution_at,
                 friction=mechanism.friction_coefficient(),
                 max_impacts=self.max_impacts or min(len(state.position) + 1, MAX_IMPACTS),
+                grazing_speed=GRAZING * speed,
+                rest_speed=REST * speed,
+                length=length,
                 modes=modes,
             )
             contact, instant = report.contact, report.instant
@@ -292,5 +314,6 @@ class ConstraintExact(AbstractStepper):
             happens=happens > 0,
             restitution=restitution,
             friction=None if friction is None else friction[chosen],
+            grazing_speed=GRAZING * self._units(state.position.dtype)[1],
         )
         return after, jnp.full(modes.shape, 0.5, instants.dtype).at[chosen].set(instants)
