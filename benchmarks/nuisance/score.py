@@ -24,12 +24,11 @@ import polars as pl
 import carom
 from benchmarks.nuisance.scenes import SETUPS, Task, make
 from carom.data import HeldOut
-from carom.estimation.parameters.sharing import contact_name
 from carom.evaluation import fit_textbook, forecast_held_out
 from carom.evaluation.results import tidy_rows, wide, write_results
 from carom.evaluation.tables import Table, arrange, cell, markdown, median_text, tabulate, where
-from carom.evaluation.textbook import TextbookModel
 from carom.storage.atomic import atomic_write
+from carom.textbook import TextbookModel
 from carom.types import State
 
 
@@ -81,7 +80,7 @@ def _stated_numbers(task: Task) -> dict[int, int]:
 
 def _textbook(task: Task, model: TextbookModel) -> Outcome:
     names = {
-        f"surface {contact_name(model.scene, j)}": f"surface {j + 1}" for j in range(model.scene.contacts)
+        f"surface {model.scene.contact_name(j)}": f"surface {j + 1}" for j in range(model.scene.contacts)
     }
     names |= {f"acceleration along axis {axis}": f"gravity {axis}" for axis in (1, 2, 3)}
     names |= {f"friction of {kind}": f"friction of {kind}" for kind in ("walls", "pairs")}

@@ -11,7 +11,7 @@ from carom.evaluation.metrics import (
     velocity_rmse,
 )
 from carom.evaluation.oracle import OracleFit, fit_oracle
-from carom.evaluation.textbook import TextbookModel, fit_rival, fit_textbook
+from carom.textbook import TextbookModel, fit_rival, fit_textbook
 
 __all__ = [
     "ContactScore",

@@ -14,11 +14,11 @@ from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
 from carom.evaluation.forecasts import forecast_held_out, held_out_error
 from carom.evaluation.tables import Table
-from carom.evaluation.textbook import fit_rival
 from carom.fits import recording_hash
 from carom.fits.options import ModelName, PaperSettings
 from carom.fits.plan import paper_model
 from carom.storage.atomic import write_whole
+from carom.textbook import fit_rival
 from carom.training import TrainingSettings, train
 
 PAPER_MODELS = get_args(ModelName)

@@ -14,7 +14,6 @@ from carom.data import HeldOut, Recording, Run, read_described, read_recording
 from carom.data.io.columns import standard_columns
 from carom.errors import InputError
 from carom.estimation import BandedForecast, forecast_after, forecast_from
-from carom.estimation.parameters.sharing import contact_name
 from carom.models import AbstractModel
 from carom.models.base import HasSurfaces
 from carom.types import State
@@ -194,7 +193,7 @@ def overlaps(model: AbstractModel, state: State) -> list[tuple[str, float]]:
     gaps = np.asarray(surfaces.gap(jnp.asarray(state.position, jnp.float32)))
     # States are in single precision.
     tolerance = 1e-5 * float(np.abs(state.position).max())
-    return [(contact_name(model.scene, j), -float(gap)) for j, gap in enumerate(gaps) if gap < -tolerance]
+    return [(model.scene.contact_name(j), -float(gap)) for j, gap in enumerate(gaps) if gap < -tolerance]
 
 
 def _together(

@@ -130,9 +130,7 @@ def load_posterior(path: Path, model: AbstractModel) -> AbstractModel:
     return fill(path, skeleton, _with_added(skeleton, tensors, samples), models=samples)
 
 
-def _with_added(
-    model: AbstractModel, tensors: dict[str, np.ndarray], *samples: int
-) -> dict[str, np.ndarray]:
+def _with_added(model: AbstractModel, tensors: dict[str, np.ndarray], *samples: int) -> dict[str, np.ndarray]:
     """The tensors of a file, with the values that earlier versions had for those that it does not have."""
     shapes = {name: leaf.shape for name, leaf in arrays_by_place(model).items() if name in ADDED}
     added = {

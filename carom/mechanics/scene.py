@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from carom.errors import InputError, require_choice
-from carom.mechanics.geometry import Candidate, ContactGeometry
+from carom.mechanics.geometry import Candidate, ContactGeometry, Wall
 from carom.mechanics.projection import Projection
 from carom.types import VelocityGrid
 
@@ -84,3 +84,11 @@ class Scene:
     def without_contacts(self) -> "Scene":
         """The same bodies without candidate contacts."""
         return replace(self, candidates=(), projection="none", reference=())
+
+    def contact_name(self, contact: int) -> str:
+        """The name of a contact in a sentence; bodies are counted from 1."""
+        candidate = self.candidates[contact]
+        if not isinstance(candidate, Wall):
+            return f"between bodies {candidate.first + 1} and {candidate.second + 1}"
+        walls = sum(1 for c in self.candidates if c.bodies == candidate.bodies)
+        return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {contact + 1}'}"

@@ -18,7 +18,6 @@ from jaxtyping import Array, Bool, Float
 from carom.contact_laws import UNLIMITED, SpeedDependentRestitution
 from carom.data import Run
 from carom.errors import InputError
-from carom.estimation.parameters.sharing import contact_name
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
 from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
 from carom.fits.fit_directory import Trajectory
@@ -112,7 +111,7 @@ class Findings:
 
     def contact(self, index: int) -> str:
         """A contact in words."""
-        return contact_name(self.model.scene, index)
+        return self.model.scene.contact_name(index)
 
     @cached_property
     def motions(self) -> tuple[Trajectory, ...]:

@@ -31,7 +31,8 @@ def fitted(length: float, time: float) -> np.ndarray:
     values = [(one.value / units[one.key], one.standard_error / units[one.key]) for one in fit.parameters]
     start = carom.State(jnp.array([[10.0 * length]]), jnp.array([[0.5 * length / time]]))
     path = carom.forecast(fit.model, start, STEPS).position[:: STEPS // 4, 0, 0] / length
-    assert not fit.failed and not fit.diagnostics.messages
+    assert not fit.failed
+    assert not fit.diagnostics.messages
     return np.concatenate([np.ravel(values), [fit.noise[0] / length], path])
 
 

@@ -8,7 +8,6 @@ from jaxtyping import Float
 
 from carom.digits import mean_and_error, to_error
 from carom.estimation.parameters.free import FreeParameters
-from carom.estimation.parameters.sharing import contact_name
 from carom.mechanics import ParameterSpec, at
 
 UNDETERMINED = 0.5
@@ -80,7 +79,7 @@ def report_parameters(
     for spec, block in zip(free.local_specs, free.layout.local, strict=True):
         if spec.pooled:
             for contact in range(block.count):
-                name = f"{spec.name} {contact_name(scene, contact)}, scatter from run to run"
+                name = f"{spec.name} {scene.contact_name(contact)}, scatter from run to run"
                 found.append(_scatter(spec, name, float(scatter[contact]), int(impacts[contact])))
     return tuple(sorted(found, key=lambda p: _ORDER.get(p.key.split("-")[0], len(_ORDER))))
 

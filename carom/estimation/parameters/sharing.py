@@ -68,19 +68,10 @@ def share_values(
     return Sharing(np.eye(size), names, ((),) * size)
 
 
-def contact_name(scene: Scene, contact: int) -> str:
-    """The name of a contact in a sentence; bodies are counted from 1."""
-    candidate = scene.candidates[contact]
-    if not isinstance(candidate, Wall):
-        return f"between bodies {candidate.first + 1} and {candidate.second + 1}"
-    walls = sum(1 for c in scene.candidates if c.bodies == candidate.bodies)
-    return f"of body {candidate.body + 1} at {'the wall' if walls == 1 else f'wall {contact + 1}'}"
-
-
 def groups_of(scene: Scene, share: Share) -> list[tuple[str, tuple[int, ...]]]:
     """Groups of contacts that share a contact law, with their names."""
     if share == "each":
-        return [(contact_name(scene, j), (j,)) for j in range(scene.contacts)]
+        return [(scene.contact_name(j), (j,)) for j in range(scene.contacts)]
     if share == "all":
         return [("of all contacts", tuple(range(scene.contacts)))] if scene.contacts else []
     walls = tuple(j for j, c in enumerate(scene.candidates) if isinstance(c, Wall))

@@ -9,8 +9,8 @@ import scipy
 from jaxtyping import Float
 
 from carom.data import Run
-from carom.evaluation.textbook.model import Contacts, Law, speed_term
 from carom.mechanics import Scene
+from carom.textbook.model import Contacts, Law, speed_term
 
 ImpactTimes = Sequence[Sequence[tuple[float, int]]]
 """Time and number of the contact of every impact, by run."""

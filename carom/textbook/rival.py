@@ -7,9 +7,9 @@ import numpy as np
 
 from carom.data import HeldOut, Recording, Run
 from carom.errors import InputError
-from carom.evaluation.textbook.fit import fit_textbook
-from carom.evaluation.textbook.model import TextbookModel
-from carom.evaluation.textbook.velocity_jumps import find_jumps, without_outliers
+from carom.textbook.fit import fit_textbook
+from carom.textbook.model import TextbookModel
+from carom.textbook.velocity_jumps import find_jumps, without_outliers
 
 LEAST = 5
 """Samples after the last impact of a history from which a forecast starts; with fewer, earlier ones too."""

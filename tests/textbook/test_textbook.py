@@ -8,9 +8,9 @@ import pytest
 
 from carom.data import Camera, Recording, Run, film_motions
 from carom.evaluation import fit_textbook
-from carom.evaluation.textbook.velocity_jumps import find_jumps, noise_level, without_outliers
 from carom.mechanics import Pair, Scene, Wall
 from carom.systems import Billiards, BouncingBall, Laboratory
+from carom.textbook.velocity_jumps import find_jumps, noise_level, without_outliers
 from carom.types import State
 
 

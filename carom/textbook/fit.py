@@ -15,9 +15,9 @@ import numpy as np
 
 from carom.data import Recording, Run
 from carom.errors import InputError
-from carom.estimation.parameters.sharing import contact_name
-from carom.evaluation.textbook.model import Contacts, Estimate, TextbookModel, Variant
-from carom.evaluation.textbook.regression import (
+from carom.mechanics import Scene
+from carom.textbook.model import Contacts, Estimate, TextbookModel, Variant
+from carom.textbook.regression import (
     Flights,
     Hits,
     ImpactTimes,
@@ -27,8 +27,7 @@ from carom.evaluation.textbook.regression import (
     regress_restitution,
     regress_tangential,
 )
-from carom.evaluation.textbook.velocity_jumps import Jump, find_jumps, surfaces_from_jumps, without_outliers
-from carom.mechanics import Scene
+from carom.textbook.velocity_jumps import Jump, find_jumps, surfaces_from_jumps, without_outliers
 
 FOLDS = 4
 """Parts into which training runs are divided to choose a variant."""
@@ -181,7 +180,7 @@ class _Study:
             offset = candidates[contact].offset + float(np.median(gap))
             candidates[contact] = replace(candidates[contact], offset=offset)
             error = 1.2533 * float(np.std(gap)) / np.sqrt(len(gap))  # of a median
-            parameters[f"surface {contact_name(self.scene, int(contact))}"] = Estimate(offset, error)
+            parameters[f"surface {self.scene.contact_name(int(contact))}"] = Estimate(offset, error)
         scene = replace(self.scene, candidates=tuple(candidates))
         drag = float(value[-1]) if variant.drag else 0.0
         return TextbookModel(scene, variant, value[:dimension], drag, law, speeds, ratio, parameters, noise)
