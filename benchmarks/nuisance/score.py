@@ -132,8 +132,8 @@ def _double(values: np.ndarray) -> State:
 
 
 def fit_carom(task: Task) -> Outcome:
-    """Carom's own recipe, with the parameters that a user would name."""
-    settings = carom.Settings(learn=(*task.learn, "surfaces"), potential="none" if task.uniform else "shared")
+    """Carom's own recipe, as the command that `carom init` prints runs it."""
+    settings = carom.Settings(learn=("auto",))
     fit = carom.fit(task.train, settings=settings, seed=task.seed)
     forecasts = [
         forecast_held_out(fit.model, part, samples=fit.samples, noise=fit.noise, seed=task.seed)

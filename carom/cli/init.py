@@ -80,6 +80,8 @@ def _next_command(inferred: InferredSystem, recording: Path, out: Path) -> str:
         words += ["--touch", "imperfect"]
     if inferred.contacts.mask:
         words += ["--mask", str(inferred.contacts.mask)]
+    if inferred.contacts.candidates:
+        words += ["--learn", "auto"]
     # So that the first fit is scored by data that it has not seen.
     words += ["--hold-out", "0.2", "--out", f"runs/{recording.stem}"]
     if out != recording.with_suffix(".toml"):

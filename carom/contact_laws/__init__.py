@@ -2,12 +2,19 @@
 
 from carom.contact_laws.coulomb import CoulombFriction
 from carom.contact_laws.newton import AbstractRestitution, ConstantRestitution
-from carom.contact_laws.speed_dependent import UNLIMITED, SpeedDependentRestitution
+from carom.contact_laws.speed_dependent import (
+    UNLIMITED,
+    AbstractRestitutionBySpeed,
+    LinearRestitution,
+    SpeedDependentRestitution,
+)
 
 __all__ = [
     "UNLIMITED",
     "AbstractRestitution",
+    "AbstractRestitutionBySpeed",
     "ConstantRestitution",
     "CoulombFriction",
+    "LinearRestitution",
     "SpeedDependentRestitution",
 ]

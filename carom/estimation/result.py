@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from carom.contact_laws import SpeedDependentRestitution
+from carom.contact_laws import AbstractRestitutionBySpeed
 from carom.data import Recording
 from carom.estimation.detection.impacts import Impacts
 from carom.estimation.detection.sensor_rates import sensor_parameters
@@ -240,7 +240,7 @@ def _within_closing_speeds(
     Contacts whose laws have the same values share a range; without impacts it is unlimited.
     """
     law = with_values(free.layout, free.maps, free.template, values).restitution
-    if not isinstance(law, SpeedDependentRestitution):
+    if not isinstance(law, AbstractRestitutionBySpeed):
         return free
     terms, speeds = np.asarray(law.terms), np.array(law.speeds)
     for contact in range(len(terms)):

@@ -1,7 +1,7 @@
 """Settings of our recipe, shared by Python, system files, sweeps and the command line."""
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Interval
@@ -14,9 +14,12 @@ from carom.models.mechanism import Potential
 from carom.validation import require_valid
 
 Stepper = Literal["auto", "constraint_exact", "cd_lagrange"]
+AUTO = "auto"
+"""In place of terms: those that regression finds necessary."""
 RENAMED = {"gap": "surfaces", "gap-per-run": "surfaces-per-run"}
 """Former names of parameters."""
-CHOICES = (("surfaces", "radii"), ("restitution", "restitution-speed"))
+LAWS = ("restitution", "restitution-speed", "restitution-linear")
+CHOICES = (("surfaces", "radii"), *combinations(LAWS, 2))
 """Mutually exclusive parameters: two parametrisations of the same quantity."""
 
 
@@ -27,9 +30,11 @@ class Settings:
     Arguments:
         learn: Parameters to estimate; the others keep the values stated in the scene. The name of a force
             adds that force: gravity, damping, drag. Restitution is a constant (restitution) or a function of
-            the closing speed (restitution-speed). Surface positions have one value per contact (surfaces), or
-            one per body and per plane (radii); normals are those of the planes. The suffix -per-run
-            (surfaces, restitution, masses) gives every run a value of its own.
+            the closing speed (restitution-linear; restitution-speed, a parabola in its logarithm). Surface
+            positions have one value per contact (surfaces), or one per body and per plane (radii); normals
+            are those of the planes. The suffix -per-run (surfaces, restitution, masses) gives every run a
+            value of its own. The name auto stands for the terms by which the textbook's regression predicts
+            runs left out better.
         share: Whether every contact has its own restitution and friction (each), walls have one value and
             pairs another (kind), or all contacts have the same (all).
         touch: Meaning of the touch columns: perfect readings (observed), readings with errors (imperfect), or
@@ -84,8 +89,8 @@ class Settings:
         for first, second in CHOICES:
             if {first, second} <= set(self.learn):
                 raise SettingsError(f"`learn`: {first} and {second} exclude each other; choose one.")
-        if "restitution-per-run" in self.learn and not {"restitution", "restitution-speed"} & {*self.learn}:
+        if "restitution-per-run" in self.learn and not {AUTO, *LAWS} & {*self.learn}:
             raise SettingsError(
-                "`learn` restitution-per-run: runs deviate from a common restitution; add restitution or "
-                "restitution-speed."
+                "`learn` restitution-per-run: runs deviate from a common restitution; add restitution, "
+                "restitution-linear or restitution-speed."
             )

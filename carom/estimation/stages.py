@@ -32,10 +32,11 @@ from carom.estimation.parameters.free import Layout
 from carom.estimation.problem import Problem, mechanism_to_fit, require_scene, short, stepper_for
 from carom.estimation.result import Fit, describe, retraced, retracer
 from carom.estimation.rounds import INITIAL_HINGE, Rounds, by_start, coarsened, pick, with_local
-from carom.estimation.settings import Settings
+from carom.estimation.settings import AUTO, Settings
 from carom.estimation.solver.iteration import Estimate, Outcome
 from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import Partition, partition, subset
+from carom.estimation.terms import choose_terms
 from carom.mechanics import Scene
 from carom.models import Mechanism
 from carom.storage.checkpoints import Progress
@@ -101,6 +102,8 @@ def fit_recordings(
 ) -> list[Fit]:
     """Fit several recordings of one shape as a batch; each result is the same as from a fit of its own."""
     settings = settings or Settings()
+    if AUTO in settings.learn:
+        settings = choose_terms(recordings[0], settings)
     if settings.potential == "none":  # without weights all starts are the same
         settings = replace(settings, starts=1)
     scene, template = require_fittable(recordings, settings)

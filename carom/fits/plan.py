@@ -10,9 +10,11 @@ import jax
 from carom.data import Recording, Split, SystemFile, hold_out
 from carom.errors import InputError, SettingsError
 from carom.estimation.detection.trimming import trim
+from carom.estimation.problem import require_scene
 from carom.estimation.result import Fit
-from carom.estimation.settings import Settings
+from carom.estimation.settings import AUTO, Settings
 from carom.estimation.stages import fit_recording, require_fittable
+from carom.estimation.terms import choose_terms
 from carom.fits.fit_directory import UnfinishedFit, new_fit_directory, save_fit
 from carom.fits.options import FitOptions, PaperSettings
 from carom.forces import AbstractForce
@@ -171,10 +173,20 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
                 )
     split = hold_out(recording, options.hold_out)
     # After the split: a recording of two runs may leave one for training.
-    if isinstance(chosen, Settings):
+    if isinstance(settings, Settings):
         _require_learnable(options.learn, path, split.training, description.learn)
+        if AUTO in settings.learn:
+            require_scene([split.training], settings)
+            settings = choose_terms(split.training, settings)
+            notes += (f"Chosen by regression on runs left out: {_chosen(settings)}.",)
     names = description.columns.position if description.columns else ()
     return FitPlan(path, recording, split, names, options, settings, description.learn, notes)
+
+
+def _chosen(settings: Settings) -> str:
+    """What is learned, in words."""
+    potential = "no" if settings.potential == "none" else f"a {settings.potential}"
+    return f"{', '.join(settings.learn)}; {potential} learned potential"
 
 
 def recipe_settings(
@@ -208,6 +220,8 @@ def _require_learnable(
             "it out there."
         )
     for name in chosen or ():
+        if name == AUTO:
+            continue
         plain = name.removesuffix("-per-run")
         if name != plain and len(recording.runs) == 1:
             raise SettingsError(f"`learn` {name}: there is only one run; learn {plain} instead.")

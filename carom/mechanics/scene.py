@@ -1,6 +1,7 @@
 """Scenes: the bodies, candidate contacts and known constants of a set-up."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class Scene:
             raise InputError('The projection "reference_point" needs a reference position for every body.')
         _ = self.geometry  # checks the candidates
 
-    @property
+    @cached_property
     def geometry(self) -> ContactGeometry:
         return ContactGeometry(self.bodies, self.dimension, self.candidates)
 

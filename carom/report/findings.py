@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from carom.contact_laws import UNLIMITED, SpeedDependentRestitution
+from carom.contact_laws import UNLIMITED, AbstractRestitutionBySpeed
 from carom.data import Run
 from carom.errors import InputError
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
@@ -263,7 +263,7 @@ class Findings:
     def learned_speeds(self, contact: int) -> tuple[float, float] | None:
         """The closing speeds beyond which e of a contact is held constant; None without limits."""
         law = self.model.restitution if isinstance(self.model, Mechanism) else None
-        if not isinstance(law, SpeedDependentRestitution):
+        if not isinstance(law, AbstractRestitutionBySpeed):
             return None
         low, high = np.asarray(law.speeds, float)[contact].tolist()
         return None if high >= UNLIMITED[1] else (low, high)

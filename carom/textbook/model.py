@@ -56,6 +56,7 @@ class TextbookModel:
         tangential: ratio of the tangential velocities, or coefficient of friction, for walls and pairs.
         parameters: estimates by name.
         noise: standard deviation of the measured positions about the arcs.
+        gaps: by contact, the runs of its impacts and the gaps there, with the surface where it was stated.
     """
 
     scene: Scene
@@ -67,6 +68,7 @@ class TextbookModel:
     tangential: Float[np.ndarray, "2"]
     parameters: dict[str, Estimate]
     noise: float
+    gaps: dict[int, tuple[np.ndarray, np.ndarray]]
 
     def describe(self) -> str:
         """The terms and parameters in one line."""

@@ -104,8 +104,8 @@ class LearnTable(toml.TomlTable):
 
     parameters: toml.Names = Field(
         default=("surfaces",),
-        description="estimated, of restitution, restitution-speed, friction, surfaces, radii, normals, "
-        "masses, damping, drag, gravity",
+        description="estimated, of restitution, restitution-linear, restitution-speed, friction, surfaces, "
+        "radii, normals, masses, damping, drag, gravity",
     )
 
 

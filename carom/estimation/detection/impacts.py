@@ -39,8 +39,10 @@ EVIDENT = 3.0
 """Least log-odds of an impact."""
 BREAK = 20.0
 """Log-odds from which on a jump of unknown cause breaks the motion; weaker ones are no more than misfit."""
-MASKS, TOLERABLE = (2, 4, 8, 16), 0.2
+MASKS, TOLERABLE = (2, 4, 8, 16, 32), 0.2
 """Masks that are tried, and the fraction of events without an explanation from which on they are."""
+KEPT, HIDDEN = 0.8, 0.3
+"""Least fraction of the impacts that a longer mask keeps, and greatest fraction of the samples it may hide."""
 MARGIN = 4
 """Samples at either end of a run in which events do not count for the choice of a mask."""
 SHORTEST = 6
@@ -96,6 +98,7 @@ class _Event:
     motions: dict[int, LocalMotion]
     """Of all bodies."""
     readings: Float[np.ndarray, "instants contacts"]
+    kinematics: "_Kinematics"
 
     @property
     def step(self) -> int:
@@ -133,7 +136,7 @@ def find_impacts(
     jumps, motion = detect_velocity_jumps(data)
     by_run = [jumps[index * scene.bodies : (index + 1) * scene.bodies] for index in range(len(runs))]
 
-    def assign(mask: int) -> tuple[list[tuple[_Event, list[_Assignment]]], float]:
+    def assign(mask: int, *, lasting: bool = False) -> tuple[list[tuple[_Event, list[_Assignment]]], float]:
         """Events with the contacts that explain them, and the fraction that none explains."""
         events = [
             event
@@ -143,17 +146,19 @@ def find_impacts(
         places = _places(events, scene, motion, masses_known, surfaces)
 
         def assigned(event: _Event) -> list[_Assignment]:
-            known = places
+            place = places[event.run]
             if event.mask > mask:  # a contact that lasts longer may be the first with this surface
-                known = _places([*events, event], scene, motion, masses_known, surfaces)
-            return _assign(event, scene, motion, known[event.run], masses_known)
+                alone = _places([event], scene, motion, masses_known, surfaces)[event.run]
+                known = np.isfinite(place[1])
+                place = np.where(known, place[0], alone[0]), np.where(known, place[1], alone[1])
+            return _assign(event, scene, motion, place, masses_known)
 
         def together(jumps: list[tuple[int, int]], event: _Event, mask: int) -> _Event:
             found = by_run[event.run]
             return _event(event.run, runs[event.run], jumps, found, scene, motion, readings[event.run], mask)
 
         pairs = [(one, assigned(one)) for one in events]
-        pairs = _lasting(pairs, mask, together, assigned) if mask else pairs
+        pairs = _lasting(pairs, mask, together, assigned) if lasting else pairs
         # Smoothing ends a few samples before the ends of a run.
         counted = [
             found for one, found in pairs if found and MARGIN <= one.step < len(runs[one.run]) - MARGIN
@@ -161,14 +166,18 @@ def find_impacts(
         unexplained = sum(not found[-1].contacts for found in counted)
         return pairs, unexplained / max(len(counted), 1)
 
-    chosen = mask or 0
-    assigned, fewest = assign(chosen)
+    chosen, samples = mask or 0, sum(len(run) for run in runs)
+    assigned, fewest = assign(chosen, lasting=bool(mask))
     for longer in MASKS if mask is None and scene.contacts else ():
         if fewest < TOLERABLE:
             break
         trial, unexplained = assign(longer)
-        if unexplained < 0.5 * fewest:
-            chosen, assigned, fewest = longer, trial, unexplained
+        kept, impacts = (sum(any(one.contacts for one in f) for _, f in part) for part in (assigned, trial))
+        # A mask that takes several impacts for one explains few of them.
+        loses = impacts < KEPT * kept or 2 * longer * impacts > HIDDEN * samples
+        if unexplained < 0.5 * fewest and not loses:
+            chosen, fewest = longer, unexplained
+            assigned, _ = assign(longer, lasting=True)
     if mask is None and motion.width > 1:  # smoothing spreads impacts beyond the jumps that are found
         chosen += motion.width
     return [
@@ -230,7 +239,9 @@ def _event(
         motions[body] = fit_around(run, body, instants, low, high, motion, mask=mask)
     by_body = readings[1:] @ scene.geometry.incidence.T.astype(float)
     near = np.minimum(by_body[instants.astype(int)], STRONGEST)
-    return _Event(index, tuple(group), mask, tuple(sorted({b for _, b in group})), instants, motions, near)
+    bodies = tuple(sorted({b for _, b in group}))
+    kinematics = _Kinematics.of(list(motions.values()), scene)
+    return _Event(index, tuple(group), mask, bodies, instants, motions, near, kinematics)
 
 
 def _lasting(
@@ -296,20 +307,20 @@ class _Kinematics:
     rate_variance: Float[np.ndarray, "instants contacts"]
 
     @classmethod
-    def of(cls, event: _Event, scene: Scene) -> "_Kinematics":
-        motions = [event.motions[body] for body in range(scene.bodies)]
+    def of(cls, motions: Sequence[LocalMotion], scene: Scene) -> "_Kinematics":
         position, before, after = (
             np.stack([getattr(motion, name) for motion in motions], axis=1)
             for name in ("position", "before", "after")
         )
-        normal = np.asarray(scene.geometry.jacobian(position))
+        rows = scene.geometry.rows
+        normal = np.asarray(rows.jacobian(position))
         covariance = np.stack([motion.covariance for motion in motions], axis=1)
         of_gap = np.einsum("gckd,gk->gc", normal**2, covariance[:, :, 0, 0])
         of_rates = np.einsum(
             "gckd,gk->gc", normal**2, np.maximum(covariance[:, :, 1, 1], covariance[:, :, 2, 2])
         )
         closing, opening = (np.einsum("gckd,gkd->gc", normal, velocity) for velocity in (before, after))
-        gap = np.asarray(scene.geometry.gap(position))
+        gap = np.asarray(rows.gap(position))
         return cls(normal, gap, of_gap, closing, opening, of_rates)
 
     def possible(self, instant: int, contact: int) -> bool:
@@ -377,7 +388,7 @@ def _places(
         return {run: (np.zeros(scene.contacts), np.zeros(scene.contacts)) for run in runs}
     seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for event in events:
-        kinematics = _Kinematics.of(event, scene)
+        kinematics = event.kinematics
         for j, joined in enumerate(scene.geometry.joined):
             best = _best_instant(event, joined)
             if (
@@ -425,7 +436,7 @@ def _assign(
 ) -> list[_Assignment]:
     """The contacts that explain an event: for every group of bodies that they join, the likeliest set."""
     shift, scatter = place
-    kinematics = _Kinematics.of(event, scene)
+    kinematics = event.kinematics
     # The grid of instants is coarser than the motion: half its spacing times the speed is added to the gap.
     coarse = np.abs(kinematics.before - kinematics.after) * 0.05 * np.median(np.diff(event.instants))
     deviation = np.sqrt(kinematics.gap_variance + coarse**2 + np.where(np.isfinite(scatter), scatter, 0) ** 2)
@@ -483,6 +494,7 @@ def _part(event: _Event, bodies: set[int]) -> _Event:
         event.instants,
         event.motions,
         event.readings,
+        event.kinematics,
     )
 
 

@@ -33,6 +33,9 @@ UNEXPLAINED = 0.2
 """Fraction of velocity jumps without an explanation from which on longer masks are tried."""
 MASKS = (0, 5, 15, 45)
 """Masks that are tried for contacts of finite duration, in samples either side of an impact."""
+FEWEST, MANY = 3, 6
+"""Least number of impacts at a wall where so many impacts have been found: one jump of unknown cause, such as
+a push by a hand, is no wall."""
 MAXIMUM_SAMPLES = 20_000
 """Greatest number of samples of a recording that are searched."""
 
@@ -56,7 +59,7 @@ class ContactGuess:
     mask: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _VelocityJump:
     body: int
     step: int
@@ -69,7 +72,7 @@ class _VelocityJump:
         return self.after - self.before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Impact:
     """An impact of a body at a wall or of two bodies; the impulse on the first is along the normal."""
 
@@ -149,6 +152,8 @@ def _groups(
     impacts: Sequence[_Impact], runs: Sequence[Run], motion: Motion
 ) -> list[tuple[Candidate, list[_Impact]]]:
     walls = _walls([impact for impact in impacts if len(impact.bodies) == 1], runs, motion)
+    if len(impacts) >= MANY:
+        walls = [(wall, group) for wall, group in walls if len(group) >= FEWEST]
     dimension = runs[0].position.shape[2]
     return [*walls, *_pairs([impact for impact in impacts if len(impact.bodies) == 2], dimension)]
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from carom.contact_laws import AbstractRestitution
 from carom.errors import SettingsError
 from carom.estimation.parameters.sharing import Share, Sharing, share_values
 from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits
@@ -202,7 +203,7 @@ class FreeParameters:
             if spec.key in names and np.prod(shape):
                 shared.append((path, spec, shape, share_values(spec, shape, scene, share, radii=radii)))
             # Runs deviate in the constant term of a law only; single runs hardly determine the higher terms.
-            if spec.key.split("-speed")[0] in per_run:
+            if spec.key.split("-")[0] in per_run:
                 each = share_values(spec, shape, scene, "each", radii=False)
                 terms = len(spec.terms) or 1
                 first = slice(None, None, terms)
@@ -296,10 +297,12 @@ def require_learnable(template: Mechanism, learn: Sequence[str]) -> None:
     known = {spec.key for _, spec in parameters_of(template)} | {"radii"}
     # Potentials are chosen by a setting of their own.
     forces = {name for name in named_parts(AbstractForce) if "potential" not in name}
-    offered = (known - {"potential"}) | forces | {"friction", "normals", "restitution-speed"}
+    laws = set(named_parts(AbstractRestitution))
+    offered = (known - {"potential"}) | forces | laws | {"friction", "normals"}
     for name in learn:
         plain = name.removesuffix(PER_RUN)
-        if plain not in known and f"{plain}-speed" not in known:
+        # Runs may deviate from a law with several terms as well as from a constant.
+        if plain not in known and (plain == name or plain not in {key.split("-")[0] for key in known}):
             raise SettingsError(
                 f"`learn` {name}: there is no such parameter; choose among {', '.join(sorted(offered))}."
             )

@@ -1,0 +1,104 @@
+"""The choice of what to learn, by the textbook's regression on runs left out.
+
+Regression tries the terms that the data may need, in milliseconds each, and keeps those by which runs that it
+has not seen are predicted better. The estimator then learns the same terms, all at once and with the errors
+of everything else taken into account.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from carom.data import Recording
+from carom.errors import InputError
+from carom.estimation.detection.velocity_jumps import measured_noise
+from carom.estimation.settings import AUTO, Settings
+from carom.mechanics import Pair
+from carom.textbook import TextbookModel, fit_textbook
+
+RESTITUTION = {
+    "constant": "restitution",
+    "linear": "restitution-linear",
+    "logarithmic": "restitution-speed",
+}
+CURVED, NOTABLE = 1.5, 0.005
+"""A learned potential is proposed if flights of constant acceleration miss the positions by this multiple of
+the noise and by this fraction of the range of motion."""
+SIGNIFICANT = 3.0
+"""Tangential velocity changes, and surfaces that differ from run to run, in standard errors."""
+ENOUGH = 4
+"""Runs with impacts from which on it can be told whether surfaces differ."""
+LEAST_SHIFT = 1e-3
+"""Scatter of a surface from run to run that matters, relative to the range of motion."""
+
+
+def choose_terms(recording: Recording, settings: Settings) -> Settings:
+    """The settings with the terms that a recording needs in place of "auto".
+
+    Terms that are named beside "auto" are kept. A potential is learned only where constant acceleration does
+    not explain the motion between impacts.
+    """
+    named = [name for name in settings.learn if name != AUTO]
+    try:
+        model = fit_textbook(recording)
+    except (InputError, np.linalg.LinAlgError):  # too little moves freely: the potential remains
+        return _with(settings, named, ["restitution", "surfaces"], recording)
+    terms = [RESTITUTION[model.variant.law]]
+    terms += ["surfaces-per-run"] if _differ_by_run(model, recording) else ["surfaces"]
+    if _rough(model):
+        terms.append("friction")
+    if settings.potential != "shared" or _curved(model, recording):
+        return _with(settings, named, terms, recording)
+    terms += ["gravity", *["drag"] * model.variant.drag]
+    return replace(_with(settings, named, terms, recording), potential="none")
+
+
+def _with(settings: Settings, named: Sequence[str], terms: Sequence[str], recording: Recording) -> Settings:
+    """Terms of contacts need contacts, and what the user names has precedence."""
+    assert recording.scene is not None
+    parts = {name.split("-")[0].replace("radii", "surfaces") for name in named}
+    kept = [
+        name
+        for name in terms
+        if name.split("-")[0] not in parts and (recording.scene.contacts or name in ("gravity", "drag"))
+    ]
+    return replace(settings, learn=(*kept, *named))
+
+
+def _curved(model: TextbookModel, recording: Recording) -> bool:
+    """Whether flights are no parabolas."""
+    positions = np.concatenate([run.position for run in recording.runs])
+    extent = np.nanpercentile(positions, 99) - np.nanpercentile(positions, 1)
+    longest = max(len(run) for run in recording.runs)
+    padded = np.full((longest, len(recording.runs), recording.bodies * recording.dimension), np.nan)
+    for row, run in enumerate(recording.runs):
+        padded[: len(run), row] = run.position.reshape(len(run), -1)
+    noise = measured_noise(padded)[0]
+    return model.noise > CURVED * noise and model.noise > NOTABLE * extent
+
+
+def _rough(model: TextbookModel) -> bool:
+    """Whether impacts change tangential velocities."""
+    for name, one in model.parameters.items():
+        still = 0.0 if name.startswith("friction") else 1.0
+        tangential = name.startswith(("friction", "tangential"))
+        if tangential and abs(one.value - still) > SIGNIFICANT * max(one.error, 1e-300):
+            return True
+    return False
+
+
+def _differ_by_run(model: TextbookModel, recording: Recording) -> bool:
+    """Whether the gaps of pairs at contact scatter from run to run, as when markers are glued on anew."""
+    assert recording.scene is not None
+    pairs = [j for j, contact in enumerate(recording.scene.candidates) if isinstance(contact, Pair)]
+    extent = max(float(np.nanmax(np.ptp(run.position, axis=0))) for run in recording.runs)
+    for contact in pairs:
+        runs, gaps = model.gaps.get(contact, (np.zeros(0), np.zeros(0)))
+        means = np.array([np.mean(gaps[runs == run]) for run in np.unique(runs)])
+        if len(means) < ENOUGH:
+            continue
+        scatter = 1.4826 * float(np.median(np.abs(means - np.median(means))))
+        if scatter > max(LEAST_SHIFT * extent, SIGNIFICANT * model.noise):
+            return True
+    return False
