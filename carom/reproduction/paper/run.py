@@ -82,15 +82,22 @@ class Trial:
 
     def shortened(self, share: float) -> "Trial":
         """The same with a share of the epochs."""
-        epochs = {
-            name: max(1, round(share * getattr(self.whole, name))) for name in ("epochs", "published_epochs")
+
+        def shorter(values: dict[str, Any]) -> dict[str, Any]:
+            names = ("epochs", "published_epochs")
+            return {name: max(1, round(share * values[name])) for name in names if name in values}
+
+        # A variant may have a number of epochs of its own.
+        trained = {
+            name: one._replace(changes=one.changes | shorter(one.changes))
+            for name, one in self.whole.trained.items()
         }
-        return replace(self, whole=replace(self.whole, **epochs))
+        return replace(self, whole=replace(self.whole, trained=trained, **shorter(vars(self.whole))))
 
     @property
     def shape(self) -> str:
-        """The same for trials that one compiled program trains together: they may differ in ℓ² and data."""
-        experiment, settings = self.experiment, replace(self.settings, l2=0.0)
+        """The same for trials that one compiled program trains together: rates, ℓ² and data may differ."""
+        experiment, settings = self.experiment, replace(self.settings, l2=0.0, learning_rate=1.0)
         trained = experiment.trained[self.model_name]
         # Not the experiment's name: ablations repeat trials of the paper, beside which they cost little.
         scene = experiment.system, experiment.step_size, experiment.projection, trained.scene
