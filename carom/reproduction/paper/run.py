@@ -1,6 +1,7 @@
 """Running the paper's experiments: models of one shape train together, and what is finished is kept."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -162,11 +163,12 @@ def trial_stem(experiment: str, protocol: str, model: str) -> str:
 def _train(group: Sequence[Trial], path: Path, report: ProgressCallback) -> Result:
     """Train all seeds of trials of one shape; metrics are returned, arrays for figures are written."""
     members = [(trial, seed) for trial in group for seed in trial.seeds]
-    recordings = [record(trial.experiment, trial.protocol, seed) for trial, seed in members]
-    models = [
-        untrained(trial.experiment, trial.protocol, trial.model_name, recording, seed)
-        for (trial, seed), recording in zip(members, recordings, strict=True)
-    ]
+    with _on_host():
+        recordings = [record(trial.experiment, trial.protocol, seed) for trial, seed in members]
+        models = [
+            untrained(trial.experiment, trial.protocol, trial.model_name, recording, seed)
+            for (trial, seed), recording in zip(members, recordings, strict=True)
+        ]
     fits = train_many(
         models,
         recordings,
@@ -198,13 +200,22 @@ def _score(
     touch = "observed" if trial.row.contacts == "touch" else "none"
     keys = _keys(trial, trial.model_name) | {"recipe": "paper", "touch": touch}
     rows = []
-    for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
-        metrics = score(model, system, motions, truths) | {"seconds": seconds}
-        rows += tidy_rows(keys | {"seed": seed}, metrics)
+    with _on_host():
+        for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
+            metrics = score(model, system, motions, truths) | {"seconds": seconds}
+            rows += tidy_rows(keys | {"seed": seed}, metrics)
+        arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
     # One file per trial, though trials of a group were trained together.
-    arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
     write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
     return rows
+
+
+def _on_host() -> AbstractContextManager[object]:
+    """Compute on the processor.
+
+    Initial weights and metrics are many little operations, each of which is a program of its own to a GPU.
+    """
+    return jax.default_device(jax.local_devices(backend="cpu")[0])
 
 
 def untrained(
