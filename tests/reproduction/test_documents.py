@@ -76,7 +76,7 @@ def test_sentences_have_the_numbers_of_the_results_and_their_origin():
     )
     mean, error = errors.mean(), errors.std(ddof=1) / np.sqrt(len(errors))
     assert f"{mean:.0f} ± {error:.0f}" in tables["reading"]
-    for name in ("reading", "order", "disagreement", "energy", "l2", "damping", "claims", "in-short"):
+    for name in ("reading", "order", "disagreement", "energy", "l2", "damping", "claims", "in_short"):
         for path in PAPER:
             assert origin(path, json.loads((ROOT / path).read_text())) in tables[name]
 
