@@ -128,10 +128,10 @@ def train_many(
     needed = bytes_each(settings, parameters, windows, fixed, shared=shared)
     partition = Partition.of(len(models), needed, memory=memory)
     dtype = windows.samples.position.dtype
-    rates = Rates(*(np.asarray([getattr(one, name) for one in chosen], dtype) for name in Rates._fields))
+    rates = [np.asarray([getattr(one, name) for one in chosen], dtype) for name in Rates._fields]
     # Arrays rather than numbers, which would be compiled into the program as constants.
-    count = np.asarray(counts[0], np.int32)
-    steps = np.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype)
+    count = jnp.asarray(np.asarray(counts[0], np.int32))
+    steps = jnp.asarray(np.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype))
     # A checkpoint is found by everything that its numbers depend on.
     described = [
         (type(model).__name__, model.options, model.scene, model.step_size, arrays_by_place(model))
@@ -140,7 +140,8 @@ def train_many(
     work = Progress(checkpoints, described, recordings, chosen, tuple(seeds), tuple(partition))
     results: list[TrainingResult[Model]] = []
     for number, members in enumerate(partition.groups()):
-        own_parameters, own_rates = _take((parameters, rates), members)
+        own_parameters = _take(parameters, members)
+        own_rates = Rates(*(jnp.asarray(values[members]) for values in rates))
         own_keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[members])
         own_windows = windows if shared else _take(windows, members)
         # Adam begins with zeros.
