@@ -130,8 +130,8 @@ def train_many(
     dtype = windows.samples.position.dtype
     rates = [np.asarray([getattr(one, name) for one in chosen], dtype) for name in Rates._fields]
     # Arrays rather than numbers, which would be compiled into the program as constants.
-    count = jnp.asarray(np.asarray(counts[0], np.int32))
-    steps = jnp.asarray(np.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype))
+    count = jax.device_put(np.asarray(counts[0], np.int32))
+    steps = jax.device_put(np.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype))
     # A checkpoint is found by everything that its numbers depend on.
     described = [
         (type(model).__name__, model.options, model.scene, model.step_size, arrays_by_place(model))
@@ -141,13 +141,14 @@ def train_many(
     results: list[TrainingResult[Model]] = []
     for number, members in enumerate(partition.groups()):
         own_parameters = _take(parameters, members)
-        own_rates = Rates(*(jnp.asarray(values[members]) for values in rates))
+        own_rates = Rates(*(jax.device_put(values[members]) for values in rates))
         own_keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[members])
-        own_windows = windows if shared else _take(windows, members)
+        own_windows = windows if shared else jax.device_put(_take(windows, members))
         # Adam begins with zeros.
         states = jax.eval_shape(jax.vmap(ADAM.init), own_parameters)
         moments = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), states)
-        carry = (own_parameters, moments, own_keys)
+        # On the device, like what later chunks start from.
+        carry = (*jax.device_put((own_parameters, moments)), own_keys)
         stage = work.stage(carry, tuple(Losses._fields))
         history = []
         for done, epochs in _chunks(settings.epochs):
@@ -162,7 +163,7 @@ def train_many(
         trained = jax.tree.map(np.asarray, carry[0])
         losses = jax.tree.map(lambda *chunks: np.concatenate(chunks, axis=1), *history)
         for row, member in enumerate(members[: len(models) - len(results)]):
-            model = eqx.combine(jax.tree.map(jnp.asarray, _take(trained, row)), fixed)
+            model = eqx.combine(jax.device_put(_take(trained, row)), fixed)
             results.append(TrainingResult(model, _take(losses, row), chosen[member], work.seconds))
     return results
 

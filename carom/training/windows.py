@@ -104,7 +104,7 @@ def _padded(values: np.ndarray, shortest: int) -> Array:
     """The values followed by zeros, up to a power of two."""
     length = max(shortest, 1 << (len(values) - 1).bit_length())
     padding = np.zeros((length - len(values), *values.shape[1:]), values.dtype)
-    return jnp.asarray(np.concatenate([values, padding]))
+    return jax.device_put(np.concatenate([values, padding]))
 
 
 def sort_rounds(count: int) -> int:
