@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, PyTree
 
