@@ -280,18 +280,26 @@ def draw_errors_by_step(rows: pl.DataFrame) -> Figure:
 def _draw(
     axes: Axes, rows: pl.DataFrame, system: str, styles: dict[str, tuple[str, str, str]], *, order: int
 ) -> None:
-    for number, (model, (color, marker, dash)) in enumerate(styles.items()):
+    steps: set[float] = set()
+    for place, (model, (color, marker, dash)) in enumerate(styles.items()):
         chosen = rows.filter(
             pl.col("experiment") == "convergence", pl.col("model") == model, pl.col("system") == system
         ).sort("step_size", descending=True)
         sizes, errors = chosen["step_size"].to_numpy(), chosen["value"].to_numpy()
-        axes.plot(sizes, errors, color=color, marker=marker, linestyle=dash, markersize=5, label=model)
-        if number == 0:
+        steps.update(sizes)
+        # Open, and smaller from curve to curve, so that those which coincide are all seen.
+        size = 4 + 3 * (len(styles) - 1 - place)
+        mark = {"marker": marker, "markersize": size, "markerfacecolor": "none"}
+        axes.plot(sizes, errors, color=color, linestyle=dash, linewidth=0.8 + size / 8, **mark, label=model)
+        if place == 0:
             # The guide runs a little below the errors.
             middle = len(sizes) // 2
             guide = 0.4 * errors[middle] * (sizes / sizes[middle]) ** order
             axes.plot(sizes, guide, color="#909090", linewidth=1.0, label=f"order {order}")
     axes.set(xscale="log", yscale="log", xlabel="step / s")
+    # The steps themselves: labels between powers of ten run into each other.
+    axes.set_xticks(sorted(steps), [f"{step:.3g}" for step in sorted(steps)])
+    axes.set_xticks([], minor=True)
     axes.legend()
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from benchmarks import event_gradients
 from benchmarks.bodies_tables import MECHANICS_TABLES, SPEED_TABLES
 from benchmarks.tables import GPU_TABLES, GROWTH_TABLES
@@ -18,10 +20,12 @@ from carom.errors import InputError
 from carom.evaluation.results import read_results
 from carom.evaluation.tables import Table, markdown
 from carom.reproduction.bodies.tables import BODIES_TABLES
+from carom.reproduction.demo import demo_table
 from carom.reproduction.measured.tables import MEASURED_TABLES
-from carom.reproduction.paper.tables import PAPER_TABLES
+from carom.reproduction.paper.tables import PAPER_TABLES, fits_of
 from carom.reproduction.recipe.tables import LEARNING_TABLES, classifier_table, grid_table
 from carom.storage.atomic import atomic_write
+from docs.prose import paper_prose
 
 PAGES = tuple(
     Path(name)
@@ -35,8 +39,13 @@ PAGES = tuple(
         "docs/benchmarks.md",
     )
 )
+PAPER = ("results/paper.json", "results/paper-resnet.json")
+"""The results of the paper's experiments, and of ablations that were run later."""
+LATER = ("ablation-resnet", "ablation-tanh-cradle", "ablation-tanh-pendulum")
 SOURCES: dict[str, Mapping[str, Callable[[Any], Table | list[Table] | str]]] = {
-    "results/paper.json": PAPER_TABLES,
+    "results/paper.json": {name: make for name, make in PAPER_TABLES.items() if name not in LATER},
+    "results/paper-resnet.json": {name: PAPER_TABLES[name] for name in LATER},
+    "results/demo.json": {"demo": demo_table},
     "results/learning.json": LEARNING_TABLES,
     "results/grid.json": {"grid-summary": grid_table},
     "results/classifier.json": {"classifier": classifier_table},
@@ -58,13 +67,17 @@ _MARKER = re.compile(r"<!-- begin: (?P<name>[\w.-]+) -->")
 
 def make_tables(root: Path) -> dict[str, str]:
     """All tables from the committed files of a repository, in Markdown, by name, each with its origin."""
-    return {
-        name: f"{_markdown(make(source))}\n\n{origin(path, document)}"
+    documents = {path: json.loads((root / path).read_text(encoding="utf-8")) for path in SOURCES}
+    sources = {path: _source(root / path, document) for path, document in documents.items()}
+    made = {
+        name: f"{_markdown(make(sources[path]))}\n\n{origin(path, documents[path])}"
         for path, tables in SOURCES.items()
-        for document in [json.loads((root / path).read_text(encoding="utf-8"))]
-        for source in [_source(root / path, document)]
         for name, make in tables.items()
     }
+    # Sentences may quote either file.
+    fits = fits_of(pl.concat([sources[path] for path in PAPER], how="diagonal"))
+    marks = "\n".join(origin(path, documents[path]) for path in PAPER)
+    return made | {name: f"{block}\n\n{marks}" for name, block in paper_prose(fits)}
 
 
 def origin(path: str, document: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
     Example: carom demo --out demo
 
     Args:
-        out: Folder for the figure.
+        out: Folder for the figure and the numbers (demo.json).
         seed: Seed of noise, initial weights and minibatches.
         json: Print one JSON object instead of a table.
     """
@@ -36,7 +36,12 @@ def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None
         f"A ball dropped from 10 m, four bounces, noise {NOISE} on positions and velocities",
         ("model", "forecast error", "bounces on time", "seconds to train"),
         [
-            (row.model, row.error, row.bounces, "" if row.seconds != row.seconds else f"{row.seconds:.1f}")
+            (
+                row.model,
+                row.error,
+                "" if row.bounces is None else f"{row.on_time} of {row.bounces}",
+                "" if row.seconds is None else f"{row.seconds:.1f}",
+            )
             for row in rows
         ],
     )

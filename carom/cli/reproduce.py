@@ -55,7 +55,7 @@ def reproduce(
         workers: Processes to share the work; as many as there are cores, but at most 8, by default.
         protocol: What the paper's text says, the same on pieces of one run, what the authors' code does, all
             three, or the first and the last ("both").
-        ablations: Also run ablations and claims (under the published protocol).
+        ablations: Also run ablations and claims (most under the published protocol alone).
         grid: The subject grid by its former name.
         quick: Two per cent of the training, and few trials of the grid, to see that everything works.
         seed: Added to the first seed; every command takes it.

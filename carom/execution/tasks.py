@@ -65,13 +65,18 @@ def run_tasks(
             progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
 
     functions = [partial(_execute, tasks[index]) for index in missing]
-    # A process of its own would only have to import and compile everything again.
-    own = SerialExecutor() if workers == 1 else LocalExecutor(max(1, min(workers, len(missing))))
+    own = local_executor(workers, len(missing))
     with nullcontext(executor) if executor is not None else own as used:
         for number, result in used.run(functions, report):
             results[missing[number]] = result
             report(number, 1.0)
     return results
+
+
+def local_executor(workers: int, tasks: int) -> AbstractExecutor:
+    """Processes of this machine, no more than there are tasks; with one worker, this process."""
+    # A process of its own would only have to import and compile everything again.
+    return SerialExecutor() if workers == 1 else LocalExecutor(max(1, min(workers, tasks)))
 
 
 def stored_result(task: Task) -> Result | None:

@@ -7,11 +7,15 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 from matplotlib.figure import Figure
 
 from carom.data import Recording, simulate
+from carom.digits import MISSING
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
+from carom.evaluation.results import wide, write_results
+from carom.evaluation.tables import Table, arrange, cell, median_text, tabulate
 from carom.models import CDLagrangeNetwork, Forecast, forecast
 from carom.plotting.style import DATA, figure_style, line
 from carom.storage.atomic import atomic_write
@@ -29,12 +33,13 @@ PAPER, ORACLE = "recipe paper, with touch", "oracle"
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One line of the table: a model, its error on the recorded span, and its bounces."""
+    """One line of the table: a model, its error on the recorded span, and its bounces on time of all."""
 
     model: str
     error: float
-    bounces: str
-    seconds: float
+    on_time: int | None
+    bounces: int | None
+    seconds: float | None
 
 
 def run_demo(
@@ -56,23 +61,50 @@ def run_demo(
     forecasts = {CAROM: forecast(latent.model, start, STEPS), PAPER: forecast(windowed.model, start, STEPS)}
     seconds = {CAROM: latent.seconds, PAPER: windowed.seconds}
     rows = [
-        DemoRow(name, paper_rmse(motion, truth), _bounces(motion, truth), seconds[name])
+        DemoRow(name, paper_rmse(motion, truth), *_bounces(motion, truth), seconds[name])
         for name, motion in forecasts.items()
     ]
     # A narrow range is enough: these data determine g to about a hundredth.
     oracle = fit_oracle(ball, recording, bounds={"gravity": (9.6, 10.0)})
     best = oracle.system.exact(ball.start, truth.time)
-    rows.append(DemoRow(f"{ORACLE}: true equations, g fitted", paper_rmse(best, truth), "", float("nan")))
+    rows.append(DemoRow(f"{ORACLE}: true equations, g fitted", paper_rmse(best, truth), None, None, None))
     slopes = {CAROM: latent.model.slope, PAPER: windowed.model.potential.gradient}
     path = folder / "ball.png"
     _draw(path, truth, recording, forecasts, slopes)
+    write_results(
+        folder / "demo.json",
+        [
+            {"experiment": "demo", "model": row.model, "seed": seed, "metric": metric, "value": value}
+            for row in rows
+            for metric, value in vars(row).items()
+            if metric != "model" and value is not None
+        ],
+        command="carom demo" + (f" --seed {seed}" if seed else ""),
+    )
     return rows, tuple(parameter.words for parameter in latent.parameters), path
 
 
-def _bounces(predicted: Forecast, truth: Trajectory) -> str:
-    """Bounces on time of those in truth."""
+def demo_table(rows: pl.DataFrame) -> Table:
+    """What the demonstration prints, from the results that it has stored."""
+    # As stored, rows are sorted by the names of models, and the oracle comes first.
+    fits = arrange(wide(rows), model=[CAROM, PAPER])
+    return tabulate(
+        fits,
+        {"model": "model"},
+        {"forecast error": cell("error", median_text), "bounces on time": _on_time},
+        caption="",
+    )
+
+
+def _on_time(group: pl.DataFrame) -> str:
+    on_time, bounces = group["on_time"][0], group["bounces"][0]
+    return MISSING if bounces is None else f"{on_time:.0f} of {bounces:.0f}"
+
+
+def _bounces(predicted: Forecast, truth: Trajectory) -> tuple[int, int]:
+    """Bounces on time, and those in truth."""
     score = contact_score(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
-    return f"{score.true_events - score.missed - score.mistimed} of {score.true_events}"
+    return score.true_events - score.missed - score.mistimed, score.true_events
 
 
 def _draw(

@@ -11,8 +11,8 @@ import polars as pl
 from carom.errors import InputError, find_names
 from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Task, run_tasks
+from carom.execution.executor import AbstractExecutor, ProgressCallback
+from carom.execution.tasks import Task, local_executor, run_tasks
 from carom.reproduction.bodies.figures import write_bodies_figures
 from carom.reproduction.bodies.run import bodies_tasks
 from carom.reproduction.bodies.tables import restitution_table
@@ -68,7 +68,8 @@ class Subject:
         file: name of the file of results.
         tasks: given a request and the folder of finished tasks; each returns {"rows": tidy rows}.
         table: what the terminal shows.
-        draw: figures and pages, from results, the request, the folder of finished tasks and the output's.
+        draw: figures and pages, from results, the request, the folder of finished tasks and the output's, by
+            the executor that has run the tasks.
         first_seed: of reported numbers.
         named: whether it can be restricted to names.
         options: the options that not every subject has.
@@ -77,7 +78,7 @@ class Subject:
     file: str
     tasks: Callable[[Request, Path], Sequence[Task]]
     table: Callable[[pl.DataFrame], Table]
-    draw: Callable[[Results, Request, Path, Path], object] | None = None
+    draw: Callable[[Results, Request, Path, Path, AbstractExecutor], object] | None = None
     first_seed: int = 0
     named: bool = False
     options: tuple[str, ...] = ()
@@ -96,8 +97,10 @@ def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallb
     subject = SUBJECTS[name]
     # Planned before anything is written: a wrong name leaves no folder behind.
     tasks = subject.tasks(request, out / name)
-    with output_folder(out, name) as folder:
-        finished = run_tasks(tasks, workers=request.workers, progress=progress)
+    # The same processes draw: new ones would import everything, and start a GPU, once more.
+    workers = local_executor(request.workers, len(tasks))
+    with output_folder(out, name) as folder, workers as executor:
+        finished = run_tasks(tasks, executor=executor, progress=progress)
         results = write_results(
             out / subject.file,
             [row for result in finished for row in result["rows"]],
@@ -109,7 +112,7 @@ def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallb
         )
         if subject.draw is not None:
             make_folder(out / FIGURES)
-            subject.draw(results, request, folder, out)
+            subject.draw(results, request, folder, out, executor)
     return results
 
 
@@ -138,12 +141,14 @@ def _grid_tasks(request: Request, folder: Path) -> Sequence[Task]:
     return grid_tasks(plan_grid(request.names, quick=request.quick), request.seeds, folder)
 
 
-def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> None:
+def _draw_paper(
+    results: Results, request: Request, folder: Path, out: Path, executor: AbstractExecutor
+) -> None:
     fits, figures = fits_of(results.rows), out / FIGURES
     printed = pl.col("experiment").is_in(list(EXPERIMENTS))
     # Drawing takes as long as some trainings: pictures are shared out too. All ablations are one.
     parts = [*fits.filter(printed).partition_by("experiment", "protocol"), fits.filter(~printed)]
-    run_tasks([Task(_draw_part, (part, folder, figures)) for part in parts], workers=request.workers)
+    run_tasks([Task(_draw_part, (part, folder, figures)) for part in parts], executor=executor)
     write_report(results, figures, out / "paper.html", quick=request.quick)
 
 
@@ -172,7 +177,7 @@ SUBJECTS: dict[str, Subject] = {
         "grid.json",
         _grid_tasks,
         grid_table,
-        lambda results, request, folder, out: write_grid_figure(results.rows, out / FIGURES),
+        lambda results, request, folder, out, executor: write_grid_figure(results.rows, out / FIGURES),
         named=True,
         options=("--quick",),
     ),
@@ -183,13 +188,15 @@ SUBJECTS: dict[str, Subject] = {
         "bodies.json",
         lambda request, folder: bodies_tasks(request.seeds, folder),
         restitution_table,
-        lambda results, request, folder, out: write_bodies_figures(out / FIGURES),
+        lambda results, request, folder, out, executor: write_bodies_figures(out / FIGURES),
     ),
     "measured": Subject(
         "measured.json",
         lambda request, folder: measured_tasks(measured_directory(request.data), request.seeds, folder),
         measured.errors_table,
-        lambda results, request, folder, out: write_measured_figures(results.rows, folder, out / FIGURES),
+        lambda results, request, folder, out, executor: write_measured_figures(
+            results.rows, folder, out / FIGURES
+        ),
         options=("--data",),
     ),
 }

@@ -19,15 +19,19 @@ AXIS = "members"
 INCOMPATIBLE = "Models that are trained together need the same class, scene, options and number of windows."
 
 
-def stack_models(models: Sequence[PyTree]) -> PyTree:
-    """Ensemble members as one model, whose arrays have an axis over members first."""
+def stack_models(models: Sequence[PyTree], *, on_host: bool = False) -> PyTree:
+    """Ensemble members as one model, whose arrays have an axis over members first.
+
+    With `on_host` the arrays are NumPy's, for which no program is compiled.
+    """
     shapes = [jax.tree.map(jnp.shape, eqx.filter(model, eqx.is_array)) for model in models]
     if any(
         jax.tree.structure(model) != jax.tree.structure(models[0]) or shape != shapes[0]
         for model, shape in zip(models, shapes, strict=True)
     ):
         raise InputError(INCOMPATIBLE)
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *models)
+    stack = np.stack if on_host else jnp.stack
+    return jax.tree.map(lambda *leaves: stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *models)
 
 
 class Partition(NamedTuple):

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, PyTree
 
@@ -120,18 +119,18 @@ def train_many(
     recorded, counts = zip(*(recorded_windows(models[0], one, settings) for one in recordings), strict=True)
     if len(set(counts)) > 1:
         raise InputError(INCOMPATIBLE)
-    windows = recorded[0] if shared else stack_models(recorded)
-    parameters = eqx.filter(stack_models(models), eqx.is_inexact_array)
+    # On the host: on a GPU every little operation on arrays of new shapes is a program to compile.
+    windows = recorded[0] if shared else stack_models(recorded, on_host=True)
+    parameters = stack_models([eqx.filter(model, eqx.is_inexact_array) for model in models], on_host=True)
     fixed = eqx.filter(models[0], eqx.is_inexact_array, inverse=True)
     # From shapes alone: nothing is allocated before the members are divided into groups.
     needed = bytes_each(settings, parameters, windows, fixed, shared=shared)
     partition = Partition.of(len(models), needed, memory=memory)
     dtype = windows.samples.position.dtype
-    rates = Rates(*(jnp.asarray([getattr(one, name) for one in chosen], dtype) for name in Rates._fields))
-    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+    rates = [np.asarray([getattr(one, name) for one in chosen], dtype) for name in Rates._fields]
     # Arrays rather than numbers, which would be compiled into the program as constants.
-    count = jnp.asarray(counts[0], jnp.int32)
-    steps = jnp.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype)
+    count = jax.device_put(np.asarray(counts[0], np.int32))
+    steps = jax.device_put(np.asarray(settings.epochs * -(-counts[0] // settings.batch_size), dtype))
     # A checkpoint is found by everything that its numbers depend on.
     described = [
         (type(model).__name__, model.options, model.scene, model.step_size, arrays_by_place(model))
@@ -140,9 +139,15 @@ def train_many(
     work = Progress(checkpoints, described, recordings, chosen, tuple(seeds), tuple(partition))
     results: list[TrainingResult[Model]] = []
     for number, members in enumerate(partition.groups()):
-        own_parameters, own_keys, own_rates = _take((parameters, keys, rates), members)
-        own_windows = windows if shared else _take(windows, members)
-        carry = (own_parameters, jax.vmap(ADAM.init)(own_parameters), own_keys)
+        own_parameters = _take(parameters, members)
+        own_rates = Rates(*(jax.device_put(values[members]) for values in rates))
+        own_keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[members])
+        own_windows = windows if shared else jax.device_put(_take(windows, members))
+        # Adam begins with zeros.
+        states = jax.eval_shape(jax.vmap(ADAM.init), own_parameters)
+        moments = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), states)
+        # On the device, like what later chunks start from.
+        carry = (*jax.device_put((own_parameters, moments)), own_keys)
         stage = work.stage(carry, tuple(Losses._fields))
         history = []
         for done, epochs in _chunks(settings.epochs):
@@ -157,7 +162,7 @@ def train_many(
         trained = jax.tree.map(np.asarray, carry[0])
         losses = jax.tree.map(lambda *chunks: np.concatenate(chunks, axis=1), *history)
         for row, member in enumerate(members[: len(models) - len(results)]):
-            model = eqx.combine(jax.tree.map(jnp.asarray, _take(trained, row)), fixed)
+            model = eqx.combine(jax.device_put(_take(trained, row)), fixed)
             results.append(TrainingResult(model, _take(losses, row), chosen[member], work.seconds))
     return results
 

@@ -21,7 +21,9 @@ from carom.models import AbstractModel
 from carom.training.settings import TrainingSettings
 
 SHORTEST = 64
-"""The least length that arrays are padded to, so that all short recordings share one program."""
+"""The least number of windows that arrays are padded to, so that all short recordings share one program."""
+SHORTEST_SAMPLES = 1024
+"""The same of samples, of which more cost next to nothing: no step of the training reads the padding."""
 
 
 class Samples(NamedTuple):
@@ -65,9 +67,12 @@ def recorded_windows(
     velocity = [run.velocity for run in runs if run.velocity is not None] or [np.zeros_like(position)]
     touch = [run.touch if run.touch is not None else np.zeros(run.position.shape[:2], bool) for run in runs]
     samples = Samples(
-        *map(_padded, (position, np.concatenate(velocity).astype(dtype), np.concatenate(touch)))
+        *(
+            _padded(part, SHORTEST_SAMPLES)
+            for part in (position, np.concatenate(velocity).astype(dtype), np.concatenate(touch))
+        )
     )
-    return RecordedWindows(samples, _padded(starts.astype(np.int32))), len(starts)
+    return RecordedWindows(samples, _padded(starts.astype(np.int32), SHORTEST)), len(starts)
 
 
 def window_starts(recording: Recording, *, horizon: int, stride: int) -> Int[np.ndarray, "windows"]:
@@ -95,11 +100,11 @@ def window_starts(recording: Recording, *, horizon: int, stride: int) -> Int[np.
     return np.concatenate([start + offsets for start, offsets in zip(first, within, strict=True)])
 
 
-def _padded(values: np.ndarray) -> Array:
+def _padded(values: np.ndarray, shortest: int) -> Array:
     """The values followed by zeros, up to a power of two."""
-    length = max(SHORTEST, 1 << (len(values) - 1).bit_length())
+    length = max(shortest, 1 << (len(values) - 1).bit_length())
     padding = np.zeros((length - len(values), *values.shape[1:]), values.dtype)
-    return jnp.asarray(np.concatenate([values, padding]))
+    return jax.device_put(np.concatenate([values, padding]))
 
 
 def sort_rounds(count: int) -> int:

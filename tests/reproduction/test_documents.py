@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from carom.errors import InputError
-from docs.tables import PAGES, SOURCES, make_tables, origin, refreshed, replace_between
+from carom.reproduction.demo import CAROM, demo_table
+from carom.reproduction.demo import PAPER as PAPER_RECIPE
+from docs.prose import PaperNumbers
+from docs.tables import PAGES, PAPER, SOURCES, make_tables, origin, refreshed, replace_between
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,3 +61,45 @@ def test_replace_between_round_trip():
 def test_missing_marks_are_refused(text: str):
     with pytest.raises(InputError, match="begin: a"):
         replace_between(text, "a", "table")
+
+
+def test_sentences_have_the_numbers_of_the_results_and_their_origin():
+    tables = make_tables(ROOT)
+    document = json.loads((ROOT / PAPER[0]).read_text())
+    errors = np.array(
+        [
+            row["value"]
+            for row in document["rows"]
+            if (row["experiment"], row["model"], row["protocol"], row["metric"])
+            == ("ball-table", "ResNet", "text", "paper_rmse")
+        ]
+    )
+    mean, error = errors.mean(), errors.std(ddof=1) / np.sqrt(len(errors))
+    assert f"{mean:.0f} ± {error:.0f}" in tables["reading"]
+    for name in ("reading", "order", "disagreement", "energy", "l2", "damping", "claims", "in_short"):
+        for path in PAPER:
+            assert origin(path, json.loads((ROOT / path).read_text())) in tables[name]
+
+
+def test_a_sentence_about_results_that_do_not_exist_is_refused():
+    empty = pl.DataFrame(
+        schema={"experiment": pl.String, "model": pl.String, "protocol": pl.String, "seed": int}
+    )
+    with pytest.raises(InputError, match="no results of ResNet in ball, text"):
+        PaperNumbers(empty).mean("ball", "ResNet", "text")
+
+
+def test_the_demonstration_is_tabulated_with_the_oracle_last():
+    bounces = {"on_time": 3, "bounces": 4}
+    rows = [
+        {"experiment": "demo", "model": model, "seed": 0, "metric": metric, "value": float(value)}
+        for model, metrics in (
+            ("oracle: true equations, g fitted", {"error": 0.01}),
+            (PAPER_RECIPE, {"error": 3.0, **bounces}),
+            (CAROM, {"error": 0.02, **bounces}),
+        )
+        for metric, value in metrics.items()
+    ]
+    table = demo_table(pl.DataFrame(rows))
+    assert [row[0] for row in table.rows] == [CAROM, PAPER_RECIPE, "oracle: true equations, g fitted"]
+    assert [row[2] for row in table.rows] == ["3 of 4", "3 of 4", "–"]

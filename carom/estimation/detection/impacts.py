@@ -42,7 +42,7 @@ BREAK = 20.0
 MASKS, TOLERABLE = (2, 4, 8, 16, 32), 0.2
 """Masks that are tried, and the fraction of events without an explanation from which on they are."""
 KEPT, HIDDEN = 0.8, 0.3
-"""Least fraction of the impacts that a longer mask keeps, and greatest fraction of the samples it may hide."""
+"""Least fraction of the impacts that a longer mask keeps, and the greatest of the samples that it hides."""
 MARGIN = 4
 """Samples at either end of a run in which events do not count for the choice of a mask."""
 SHORTEST = 6

@@ -166,13 +166,13 @@ def draw_pendulum(arrays: Arrays, error: float) -> Figure:
         time, angle, velocity, energy = arrays[name]
         phase.plot(angle, velocity, label=label, **style)
         level.plot(time, energy, **style)
-    phase.set(xlabel="angle / rad", ylabel="angular velocity / (rad/s)", title="phase portrait")
+    phase.set(xlabel="angle o / rad", ylabel="angular velocity v / (rad/s)", title="phase portrait")
     title = f"energy; mean squared error {error:.2g}"
-    level.set(xlabel="time / s", ylabel="2.4 (1 − cos o) + v²", title=title, ylim=(0, None))
+    level.set(xlabel="time / s", ylabel="2.4 (1 − cos o) + v², / (rad/s)²", title=title, ylim=(0, None))
     angles, learned = arrays["slope"]
     slope.plot(angles, 1.2 * np.sin(angles), color="black", linewidth=1.0, label="1.2 sin o, of that energy")
     slope.plot(angles, learned, linestyle="--", label="learned", **line)
-    slope.set(xlabel="angle / rad", ylabel="∂U/∂o / (rad/s²)", title="learned slope of the potential")
+    slope.set(xlabel="angle o / rad", ylabel="∂U/∂o / (rad/s²)", title="learned slope of the potential")
     slope.legend()
     return _with_legend(figure, phase)
 

@@ -20,7 +20,6 @@ from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.mechanics import at as at_path
 from carom.mechanics import parameters_of
 from carom.models import Mechanism, forecast
 from carom.reproduction.measured import collisions as lines
@@ -252,7 +251,7 @@ def _law(
     values = jax.vmap(at, (None, 0))(model.restitution, rates)
     law = jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates)
     ((path, _),) = parameters_of(law)
-    slopes = np.asarray(at_path(path)(law)[0]).reshape(len(rates), -1)
+    slopes = np.asarray(getattr(law, str(path[-1]))).reshape(len(rates), -1)
     # First-order propagation of the covariance of the terms.
     errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
     rows = []

@@ -71,7 +71,10 @@ def draw_experiment(group: Trials, errors: Trials, experiment: str, protocol: st
         f"curves: for every model the seed whose error is the median of {seeds}; bands: all seeds",
         fontsize=11,
     )
-    figure.legend(handles=_legend(errors), loc="outside lower center", ncols=4, handlelength=3.5)
+    touches = any(trial.arrays["truth_contact"].any() for trial in group.values())
+    figure.legend(
+        handles=_legend(errors, touches=touches), loc="outside lower center", ncols=4, handlelength=3.5
+    )
     return figure
 
 
@@ -85,11 +88,15 @@ def draw_ablations(ablations: Mapping[str, Trials]) -> Figure:
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, (title, variants) in zip(places, ablations.items(), strict=False):
         panels.draw_errors(axes, variants, title=title, like=OURS)
+        # Rows of one height in all panels.
+        axes.set_ylim(tallest - 0.5, -0.5)
     for axes in places[len(ablations) :]:
         axes.set_axis_off()
     style = line_style(OURS)
     handles = [_mark(style.marker, "one seed", 5.0, color=style.color), _mark("|", "median", 11.0)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    if any(trial.paper is not None for variants in ablations.values() for trial in variants.values()):
+        handles.append(_mark("D", "paper (± standard error)", 5.0, face="white"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -119,7 +126,7 @@ def _contact_panels(figure: Figure, place: SubplotSpec, group: Trials) -> None:
         panels.draw_contact(axes, trial, first=index == 0, last=index == len(models) - 1)
 
 
-def _legend(errors: Trials) -> list[Line2D]:
+def _legend(errors: Trials, *, touches: bool) -> list[Line2D]:
     """Curves and marks; every model with the seed that is drawn."""
     handles = [Line2D([], [], **line("truth")), Line2D([], [], **DATA, label="data of the first seed")]
     for name, trial in errors.items():
@@ -129,7 +136,7 @@ def _legend(errors: Trials) -> list[Line2D]:
             text = "diverged" if np.isinf(error) else f"error {number(error)}"
             handle.set_label(f"{name}: seed {trial.seeds[trial.median_index]}, {text}")
             handles.append(handle)
-    handles += [_mark("v", "true touch", 4.0), _mark("|", "median error", 11.0)]
+    handles += [_mark("v", "true touch", 4.0)] * touches + [_mark("|", "median error", 11.0)]
     if any(trial.paper is not None for trial in errors.values()):
         handles.append(_mark("D", "paper (± standard error)", 5.0, face="white"))
     if ORACLE in errors:

@@ -1,6 +1,7 @@
 """Running the paper's experiments: models of one shape train together, and what is finished is kept."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,15 +83,22 @@ class Trial:
 
     def shortened(self, share: float) -> "Trial":
         """The same with a share of the epochs."""
-        epochs = {
-            name: max(1, round(share * getattr(self.whole, name))) for name in ("epochs", "published_epochs")
+
+        def shorter(values: dict[str, Any]) -> dict[str, Any]:
+            names = ("epochs", "published_epochs")
+            return {name: max(1, round(share * values[name])) for name in names if name in values}
+
+        # A variant may have a number of epochs of its own.
+        trained = {
+            name: one._replace(changes=one.changes | shorter(one.changes))
+            for name, one in self.whole.trained.items()
         }
-        return replace(self, whole=replace(self.whole, **epochs))
+        return replace(self, whole=replace(self.whole, trained=trained, **shorter(vars(self.whole))))
 
     @property
     def shape(self) -> str:
-        """The same for trials that one compiled program trains together: they may differ in ℓ² and data."""
-        experiment, settings = self.experiment, replace(self.settings, l2=0.0)
+        """The same for trials that one compiled program trains together: rates, ℓ² and data may differ."""
+        experiment, settings = self.experiment, replace(self.settings, l2=0.0, learning_rate=1.0)
         trained = experiment.trained[self.model_name]
         # Not the experiment's name: ablations repeat trials of the paper, beside which they cost little.
         scene = experiment.system, experiment.step_size, experiment.projection, trained.scene
@@ -155,11 +163,12 @@ def trial_stem(experiment: str, protocol: str, model: str) -> str:
 def _train(group: Sequence[Trial], path: Path, report: ProgressCallback) -> Result:
     """Train all seeds of trials of one shape; metrics are returned, arrays for figures are written."""
     members = [(trial, seed) for trial in group for seed in trial.seeds]
-    recordings = [record(trial.experiment, trial.protocol, seed) for trial, seed in members]
-    models = [
-        untrained(trial.experiment, trial.protocol, trial.model_name, recording, seed)
-        for (trial, seed), recording in zip(members, recordings, strict=True)
-    ]
+    with _on_host():
+        recordings = [record(trial.experiment, trial.protocol, seed) for trial, seed in members]
+        models = [
+            untrained(trial.experiment, trial.protocol, trial.model_name, recording, seed)
+            for (trial, seed), recording in zip(members, recordings, strict=True)
+        ]
     fits = train_many(
         models,
         recordings,
@@ -191,13 +200,22 @@ def _score(
     touch = "observed" if trial.row.contacts == "touch" else "none"
     keys = _keys(trial, trial.model_name) | {"recipe": "paper", "touch": touch}
     rows = []
-    for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
-        metrics = score(model, system, motions, truths) | {"seconds": seconds}
-        rows += tidy_rows(keys | {"seed": seed}, metrics)
+    with _on_host():
+        for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
+            metrics = score(model, system, motions, truths) | {"seconds": seconds}
+            rows += tidy_rows(keys | {"seed": seed}, metrics)
+        arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
     # One file per trial, though trials of a group were trained together.
-    arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
     write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
     return rows
+
+
+def _on_host() -> AbstractContextManager[object]:
+    """Compute on the processor.
+
+    Initial weights and metrics are many little operations, each of which is a program of its own to a GPU.
+    """
+    return jax.default_device(jax.local_devices(backend="cpu")[0])
 
 
 def untrained(
