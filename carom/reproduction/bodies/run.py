@@ -19,7 +19,7 @@ from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
 from carom.models import Mechanism, forecast, in_scene
 from carom.reproduction.bodies import configuration as config
-from carom.reproduction.recipe.run import fit_metrics
+from carom.reproduction.scores import fit_metrics, stack_states
 from carom.storage.fingerprint import fingerprint
 from carom.systems import BallBox, Billiards
 from carom.types import State
@@ -50,15 +50,11 @@ def short_trajectories(
 ) -> tuple[Recording, State]:
     """Short runs from random start states, and these states; every seed has states and noise of its own."""
     random = np.random.default_rng(seed)
-    starts = _stacked([system.random_start(int(number)) for number in random.integers(0, 2**31, count)])
+    starts = stack_states([system.random_start(int(number)) for number in random.integers(0, 2**31, count)])
     motions = system.motions(starts, steps=steps, step_size=step_size)
     time = step_size * np.arange(steps + 1)
     runs = tuple(Run(time, motions.position[:, run], motions.velocity[:, run], None) for run in range(count))
     return add_noise(Recording(runs, step_size, system.scene()), noise, seed=seed), starts
-
-
-def _stacked(states: Sequence[State]) -> State:
-    return jax.tree.map(lambda *parts: jnp.asarray(np.stack([np.asarray(x) for x in parts])), *states)
 
 
 def estimate(task: config.Estimation, seeds: Sequence[int], report: ProgressCallback) -> Result:
@@ -160,7 +156,7 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
     steps, system = round(config.TRANSFER_SECONDS / setting.step_size), setting.system
     # Trajectories draw the numbers of their starts below 2³¹.
     starts = [system.random_start(2**31 + 1000 * seed + number) for number in range(config.TRANSFER_STARTS)]
-    stacked = _stacked(starts)
+    stacked = stack_states(starts)
     truth = system.motions(stacked, steps=steps, step_size=setting.step_size)
     predicted = jax.vmap(lambda start: forecast(model, start, steps))(stacked)
     errors = []

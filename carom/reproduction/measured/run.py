@@ -28,7 +28,7 @@ from carom.reproduction.measured import recordings
 from carom.reproduction.measured.collisions import Collision
 from carom.reproduction.measured.configuration import MASKED, RIDERS, SERIES, STRETCH
 from carom.reproduction.measured.recordings import Check
-from carom.reproduction.recipe.run import fit_metrics, parameter_metrics
+from carom.reproduction.scores import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import read_arrays, write_arrays
 from carom.types import State
@@ -251,7 +251,7 @@ def _law(
     values = jax.vmap(at, (None, 0))(model.restitution, rates)
     law = jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates)
     ((path, _),) = parameters_of(law)
-    slopes = np.asarray(getattr(law, path[-1])).reshape(len(rates), -1)
+    slopes = np.asarray(getattr(law, str(path[-1]))).reshape(len(rates), -1)
     # First-order propagation of the covariance of the terms.
     errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
     rows = []

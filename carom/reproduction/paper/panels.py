@@ -39,7 +39,7 @@ class FinishedTrial:
         seeds: in the order of `errors` and of the arrays.
         errors: of every seed; infinite where the forecast diverged.
         paper: the printed number.
-        arrays: what `carom.reproduction.paper.scores.figure_arrays` kept; nothing of the oracle, and where
+        arrays: what `carom.reproduction.paper.run.figure_arrays` kept; nothing of the oracle, and where
             only errors are drawn.
     """
 

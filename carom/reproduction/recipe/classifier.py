@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Key
 
 from carom.data import Recording
 from carom.estimation import Fit, fit_recordings
-from carom.evaluation import contact_score, paper_rmse
+from carom.evaluation import paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
@@ -25,7 +25,7 @@ from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
 from carom.reproduction.recipe import configuration as config
 from carom.reproduction.recipe.configuration import Case, ClassifierTraining
-from carom.reproduction.recipe.run import Metrics
+from carom.reproduction.scores import Metrics, score_impacts, stack_states
 from carom.storage.fingerprint import fingerprint
 from carom.types import State
 
@@ -57,7 +57,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
     for name, heights in config.HEIGHTS.items():
         starts = config.drops(np.random.default_rng(2021), config.CLASSIFIER_STARTS, heights)
         truth = case.motions(starts, steps=config.CLASSIFIER_STEPS)
-        stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
+        stacked = stack_states(starts)
         for seed, fit, classifier in zip(seeds, fits, classifiers, strict=True):
             forecasts = {
                 "gap": forecast_many(fit.model, stacked, config.CLASSIFIER_STEPS),
@@ -147,7 +147,7 @@ def _metrics(predicted: Forecast, truth: Recording) -> Metrics:
     for index, run in enumerate(truth.runs):
         assert run.touch is not None
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
-        found = contact_score(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0]).counts
+        found = score_impacts(one, run.touch).counts
         found["on_time"] = not (found["mistimed"] or found["missed"] or found["spurious"])
         total.update(found)
         errors.append(paper_rmse(one, run))
