@@ -115,7 +115,7 @@ def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
 def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], float]:
     """The report of a fresh process on a case, and the seconds from its start to its end."""
     # A new process, because JAX keeps compiled programs in memory.
-    command = [sys.executable, "-m", "carom.bench.process", case, *(["quick"] if quick else [])]
+    command = [sys.executable, "-m", "carom.bench.cases", case, *(["quick"] if quick else [])]
     started = time.perf_counter()
     done = subprocess.run(
         command, env={**os.environ, "CAROM_CACHE": cache}, capture_output=True, text=True, check=False

@@ -9,7 +9,7 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_range, require_seed
 from carom.execution.executor import available_cores
-from carom.reproduction.paper.protocols import PROTOCOLS, Protocol
+from carom.reproduction.paper.experiments import PROTOCOLS, Protocol
 from carom.reproduction.subjects import SUBJECTS, Request, find_subject, require_options
 from carom.reproduction.subjects import reproduce as run
 

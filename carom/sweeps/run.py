@@ -27,8 +27,7 @@ from carom.storage.atomic import (
     remove_leftovers,
     write_whole,
 )
-from carom.sweeps.planning import Planner, SweepFit, data_fingerprint
-from carom.sweeps.study import OptunaStudy, Trial
+from carom.sweeps.planning import OptunaStudy, Planner, SweepFit, Trial, data_fingerprint
 from carom.sweeps.sweep_file import Sweep
 
 ROWS = "rows"

@@ -1,4 +1,4 @@
-"""Learning restitution, ratios of masses and a field from short trajectories of many balls."""
+"""Many bodies: restitution, ratios of masses and a field from short trajectories, and pictures of scenes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from carom.data import Recording, Run, add_noise
+from carom.data import Recording, Run, add_noise, simulate
 from carom.estimation import Fit, fit_recording
 from carom.evaluation import paper_rmse, position_rmse
 from carom.evaluation.oracle import fit_ball_oracle
@@ -18,10 +18,13 @@ from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
 from carom.models import Mechanism, forecast, in_scene
+from carom.plotting.scenes import draw_run, write_run_animation
+from carom.plotting.style import figure_style, save_figure
 from carom.reproduction.bodies import configuration as config
+from carom.reproduction.bodies.configuration import ANIMATED, SCENES, STEP_SIZE
 from carom.reproduction.scores import fit_metrics, stack_states
 from carom.storage.fingerprint import fingerprint
-from carom.systems import BallBox, Billiards
+from carom.systems import AbstractBoxedBalls, BallBox, Billiards
 from carom.types import State
 
 
@@ -165,3 +168,21 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
         true = State(*(jnp.asarray(part[:, number]) for part in truth))
         errors.append({"paper_rmse": paper_rmse(one, true), "position_rmse": position_rmse(one, true)})
     return errors
+
+
+def write_bodies_figures(folder: Path) -> list[Path]:
+    """Simulate and draw all scenes; returns the paths of the PNG files and animations."""
+    written = []
+    for name, (system, steps, title) in SCENES.items():
+        boxed = isinstance(system, AbstractBoxedBalls)
+        # The same picture every time.
+        start = system.random_start(seed=0) if boxed else system.start
+        recording = simulate(system, steps=steps, step_size=STEP_SIZE, starts=[start])
+        assert recording.scene is not None
+        with figure_style():
+            figure = draw_run(recording.runs[0], recording.scene, title=title)
+            written.append(save_figure(figure, folder / name))
+        if name in ANIMATED:
+            written.append(folder / f"{name}.gif")
+            write_run_animation(recording.runs[0], recording.scene, written[-1])
+    return written

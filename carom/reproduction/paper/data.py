@@ -11,8 +11,7 @@ import numpy as np
 
 from carom.data import Recording, Run, add_noise
 from carom.data.recording import run_from_trajectory
-from carom.reproduction.paper.experiments import Experiment
-from carom.reproduction.paper.protocols import POINTS, Protocol
+from carom.reproduction.paper.experiments import POINTS, Experiment, Protocol
 from carom.reproduction.scores import single
 from carom.systems import AbstractBoxedBalls, AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
 from carom.types import State, Trajectory

@@ -23,8 +23,16 @@ from carom.models import (
     VariationalIntegratorNetwork,
 )
 from carom.reproduction.paper.data import held_out_starts, motion_of, record
-from carom.reproduction.paper.experiments import ALL, ORACLE, OURS, Experiment
-from carom.reproduction.paper.protocols import HYPERPARAMETERS, NO_TOUCH_KIND, Hyperparameters, Protocol
+from carom.reproduction.paper.experiments import (
+    ALL,
+    HYPERPARAMETERS,
+    NO_TOUCH_KIND,
+    ORACLE,
+    OURS,
+    Experiment,
+    Hyperparameters,
+    Protocol,
+)
 from carom.reproduction.scores import forecast_each, single
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import write_arrays

@@ -10,12 +10,28 @@ import polars as pl
 import carom.evaluation.tables as text
 from carom.digits import MISSING, number, signed
 from carom.errors import InputError
-from carom.evaluation import statistics
 from carom.evaluation.results import wide
-from carom.evaluation.statistics import LEVEL, Difference, paired, share_with_interval
-from carom.evaluation.tables import Cell, Table, cell, tabulate
-from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, ORACLE, OURS
-from carom.reproduction.paper.protocols import DATA, HYPERPARAMETERS, PROTOCOLS, PaperNumber
+from carom.evaluation.tables import (
+    LEVEL,
+    Cell,
+    Difference,
+    Table,
+    cell,
+    paired,
+    share_with_interval,
+    tabulate,
+)
+from carom.reproduction.paper.experiments import (
+    ALL,
+    DATA,
+    EXPERIMENTS,
+    HYPERPARAMETERS,
+    NO_TOUCH,
+    ORACLE,
+    OURS,
+    PROTOCOLS,
+    PaperNumber,
+)
 
 LABELS = {"experiment": {name: experiment.label for name, experiment in ALL.items()}}
 _BY = {"experiment": "experiment", "model": "model"}
@@ -261,10 +277,10 @@ def _against(group: pl.DataFrame) -> str:
         return MISSING
     if error is None:
         # A single run has no error; only its place among ours can be judged.
-        p = statistics.rank_probability(errors.to_numpy(), value)
+        p = text.rank_probability(errors.to_numpy(), value)
         return f"above {text.share_text(errors < value)}, p = {p:.2f}"
     # The paper prints standard errors to one digit, which limits how sharp this can be.
-    found = statistics.welch(text.summarize(errors), value, error, PAPER_RUNS)
+    found = text.welch(text.summarize(errors), value, error, PAPER_RUNS)
     if found is None:
         return "diverged"
     word = "agrees" if found.p >= LEVEL else "lower" if found.value < 0 else "higher"
