@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from carom.data import Recording, simulate
-from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, forecast
@@ -69,6 +68,12 @@ SYSTEMS: dict[str, AbstractSystem] = {
     "cradle": NewtonsCradle(),
     "pendulum": Pendulum(),
 }
+_RECORDED: dict[str, dict[str, Any]] = {
+    "ball": {"steps": 500, "step_size": 0.02, "noise": 0.2, "truth": "scheme"},
+    "cradle": {"steps": 540, "step_size": 0.01, "noise": 0.02, "truth": "scheme"}
+    | {"projection": "reference_point"},
+    "pendulum": {"steps": 200, "step_size": 0.02, "noise": 0.2},
+}
 _SOFTPLUS = {"activation": "softplus"}
 _STORMER = {**_SOFTPLUS, "scheme": "stormer_verlet"}
 MODEL_CASES: dict[str, ModelCase] = {
@@ -89,33 +94,7 @@ NAMES = (*MODEL_CASES, *FIT_CASES)
 
 def record(system: str) -> Recording:
     """The published code's recordings: 501, 541 and 201 samples."""
-    truth = SYSTEMS[system]
-    if system == "pendulum":
-        return simulate(truth, steps=200, step_size=0.02, noise=0.2, velocity_grid="sample")
-    ball = system == "ball"
-    return simulate(
-        truth,
-        steps=500 if ball else 540,
-        step_size=0.02 if ball else 0.01,
-        noise=0.2 if ball else 0.02,
-        truth="scheme",
-        velocity_grid="sample",
-        projection="none" if ball else "reference_point",
-    )
-
-
-def select_cases(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The cases whose names begin with one of `names`, all where none is given.
-
-    Example:
-        >>> select_cases(("fit",))
-        ('fit-carom', 'fit-paper')
-    """
-    # A misspelt case would otherwise measure nothing, after minutes.
-    for name in names:
-        if not any(case.startswith(name) for case in NAMES):
-            raise InputError(f"There is no case {name}; the cases are {', '.join(NAMES)}.")
-    return tuple(case for case in NAMES if not names or case.startswith(names))
+    return simulate(SYSTEMS[system], velocity_grid="sample", **_RECORDED[system])
 
 
 def measure(name: str, *, quick: bool) -> dict[str, float]:

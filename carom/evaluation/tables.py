@@ -49,6 +49,17 @@ class Table:
         return Table(self.caption, tuple(self.header[i] for i in kept), rows)
 
 
+def table_of(caption: str, rows: Sequence[Mapping[str, str]]) -> Table:
+    """A table from one dictionary per row, with the headings as keys; `MISSING` where a row lacks one.
+
+    Example:
+        >>> table_of("Sizes.", [{"body": "1", "radius": "0.1"}, {"body": "2"}]).rows
+        (('1', '0.1'), ('2', '–'))
+    """
+    header = tuple(dict.fromkeys(heading for row in rows for heading in row))
+    return Table(caption, header, tuple(tuple(row.get(key, MISSING) for key in header) for row in rows))
+
+
 def tabulate(
     rows: pl.DataFrame,
     by: Mapping[str, str],

@@ -1,7 +1,7 @@
 """What experiments are scored by: forecasts from many starts, impacts, and what a fit says of itself."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from carom.models import AbstractModel, Forecast, forecast_many
 from carom.types import State
 
 Metrics = dict[str, float | int]
+Tree = TypeVar("Tree")
 
 
 def single(state: State) -> State:
@@ -21,8 +22,8 @@ def single(state: State) -> State:
     return jax.tree.map(lambda x: x.astype(jnp.float32), state)
 
 
-def stack_states(states: Sequence[State]) -> State:
-    """Many states as one, whose arrays have an axis over them first."""
+def stack_states(states: Sequence[Tree]) -> Tree:
+    """Many states, or other trees of arrays, as one, whose arrays have an axis over them first."""
     return jax.tree.map(lambda *parts: jnp.stack(parts), *states)
 
 

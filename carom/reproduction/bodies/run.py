@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from carom.data import Recording, Run, add_noise, simulate
-from carom.estimation import Fit, fit_recording
+from carom.estimation import fit_recording
 from carom.evaluation import paper_rmse, position_rmse
 from carom.evaluation.oracle import fit_ball_oracle
 from carom.evaluation.results import tidy_rows
@@ -62,52 +61,34 @@ def short_trajectories(
 
 def estimate(task: config.Estimation, seeds: Sequence[int], report: ProgressCallback) -> Result:
     """One fit per seed, each with starts and noise of its own, beside the oracle."""
-    keys = {"experiment": task.quantity, "true_restitution": task.restitution, "noise": task.noise}
+    known = {"experiment": task.quantity, "true_restitution": task.restitution, "noise": task.noise}
     rows = []
     for number, seed in enumerate(seeds):
         recording, starts = short_trajectories(task.system, seed=seed, noise=task.noise)
         assert recording.scene is not None
         # The scene states what is known; what is to be estimated starts at a default.
-        known = replace(recording.scene, restitution=1.0, masses=())
-        fit = fit_recording(recording.with_scene(known), task.settings)
-        rows += _estimates(task, keys | {"seed": seed, "model": "carom"}, fit)
-        rows += _oracle(task, keys | {"seed": seed, "model": "oracle"}, recording, starts)
+        scene = replace(recording.scene, restitution=1.0, masses=())
+        fit = fit_recording(recording.with_scene(scene), task.settings)
+        # Parameters are named in words that begin so.
+        beginning = "mass" if task.quantity == "masses" else task.quantity
+        found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
+        estimates = np.array([np.nan if one.value is None else one.value for one in found])
+        carom, oracle = ({**known, "seed": seed, "model": model} for model in ("carom", "oracle"))
+        rows += tidy_rows(carom, {"error": task.error(estimates)} | fit_metrics(fit))
+        best = fit_oracle_to(task, recording, starts)
+        rows += tidy_rows(oracle, {"error": task.error(best)})
+        for body, one, value, true in zip(task.bodies, found, best, task.truth, strict=True):
+            covered = one.low is not None and one.high is not None and bool(one.low <= true <= one.high)
+            metrics = {"estimate": one.value, "standard_error": one.standard_error, "covered": covered}
+            rows += tidy_rows(carom | {"body": body}, metrics)
+            rows += tidy_rows(oracle | {"body": body}, {"estimate": float(value)})
         report((number + 1) / len(seeds))
     return {"rows": rows}
 
 
-def _estimates(task: config.Estimation, keys: dict[str, Any], fit: Fit) -> list[dict[str, Any]]:
-    # Parameters are named in words that begin so.
-    beginning = "mass" if task.quantity == "masses" else task.quantity
-    found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
-    estimates = np.array([np.nan if one.value is None else one.value for one in found])
-    rows = tidy_rows(keys, {"error": _largest_error(task, estimates)} | fit_metrics(fit))
-    for keys_of, one, true in zip(_bodies(task, keys), found, _truth(task), strict=True):
-        covered = one.low is not None and one.high is not None and bool(one.low <= true <= one.high)
-        metrics = {"estimate": one.value, "standard_error": one.standard_error, "covered": covered}
-        rows += tidy_rows(keys_of, metrics)
-    return rows
-
-
-def _bodies(task: config.Estimation, keys: dict[str, Any]) -> list[dict[str, Any]]:
-    """The keys of every estimate: masses are those of bodies 2 to 5, over that of body 1."""
-    return [keys | {"body": body} for body in (2, 3, 4, 5)] if task.quantity == "masses" else [keys]
-
-
-def _truth(task: config.Estimation) -> np.ndarray:
-    return np.array(config.MASSES[1:]) if task.quantity == "masses" else np.array([task.restitution])
-
-
-def _largest_error(task: config.Estimation, estimates: np.ndarray) -> float:
-    truth = _truth(task)
-    return float(np.max(np.abs(estimates - truth) / (truth if task.quantity == "masses" else 1)))
-
-
-def _oracle(
-    task: config.Estimation, keys: dict[str, Any], recording: Recording, starts: State
-) -> list[dict[str, Any]]:
+def fit_oracle_to(task: config.Estimation, recording: Recording, starts: State) -> np.ndarray:
     """The true equations and start states, with these parameters alone fitted."""
-    system, truth = task.system, _truth(task)
+    system, truth = task.system, np.array(task.truth)
 
     def with_masses(logarithms: np.ndarray) -> Billiards:
         return replace(system, ball_masses=(1.0, *np.exp(logarithms).tolist()))
@@ -116,14 +97,9 @@ def _oracle(
         return replace(system, restitution=float(np.clip(values[0], 0, 1)))
 
     if task.quantity == "masses":
-        found = np.exp(fit_ball_oracle(with_masses, np.log(truth), recording, starts))
-    else:
-        # The oracle may step over the bound; nobody may report e > 1.
-        found = np.clip(fit_ball_oracle(with_restitution, truth, recording, starts), 0, 1)
-    rows = tidy_rows(keys, {"error": _largest_error(task, found)})
-    for keys_of, value in zip(_bodies(task, keys), found, strict=True):
-        rows += tidy_rows(keys_of, {"estimate": float(value)})
-    return rows
+        return np.exp(fit_ball_oracle(with_masses, np.log(truth), recording, starts))
+    # The oracle may step over the bound; nobody may report e > 1.
+    return np.clip(fit_ball_oracle(with_restitution, truth, recording, starts), 0, 1)
 
 
 def transfer(name: str, seeds: Sequence[int], report: ProgressCallback) -> Result:

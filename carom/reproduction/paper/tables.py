@@ -225,13 +225,13 @@ def hyperparameter_tables() -> list[Table]:
         for one in ALL.values()
     ]
     return [
-        _facts("Of all models under a protocol.", protocols),
-        _facts(
+        text.table_of("Of all models under a protocol.", protocols),
+        text.table_of(
             "Which model gets what. The hidden layer has 500 units; contact networks have two layers of 100 "
             "(relu), in CD-Lagrange on (Q_{n+1}, V), in ResNetContact on (q_n, v_n).",
             models,
         ),
-        _facts("Of every experiment.", experiments),
+        text.table_of("Of every experiment.", experiments),
     ]
 
 
@@ -254,11 +254,6 @@ def _fields(settings: Any, *left_out: str) -> dict[str, str]:
         for name, value in values.items()
         if name not in left_out
     }
-
-
-def _facts(caption: str, rows: list[dict[str, str]]) -> Table:
-    header = tuple(rows[0])
-    return Table(caption, header, tuple(tuple(row.get(name, MISSING) for name in header) for row in rows))
 
 
 def _models(fits: pl.DataFrame) -> list[pl.DataFrame]:
