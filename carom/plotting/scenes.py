@@ -154,18 +154,12 @@ def widened(view: View) -> View:
     return view + np.array([-margin, margin])
 
 
-def behind(solid: Solid, view: View) -> Float[np.ndarray, "corners 2"]:
-    """The part of a plane view that a solid occupies, as a polygon; empty where it occupies none."""
-    return _polygon((), solid, view)
+def polygon(view: View, *, on: Solid = (), behind: Solid = ()) -> Float[np.ndarray, "corners dimension"]:
+    """The corners, in their order, of the convex polygon on some planes, behind others and inside a box.
 
-
-def section(plane: Plane, view: View) -> Float[np.ndarray, "corners 3"]:
-    """The polygon in which a plane cuts a box; empty where it does not."""
-    return _polygon((plane,), (), view)
-
-
-def _polygon(on: Solid, behind: Solid, view: View) -> Float[np.ndarray, "corners dimension"]:
-    """The corners, in their order, of the convex polygon on some planes, behind others and inside a box."""
+    It is the part of a plane view that a solid occupies, or what a plane cuts out of a view in space; empty
+    where there is nothing.
+    """
     dimension, tolerance = len(view), 1e-9 * float(np.ptp(view))
     sides = [
         (sign * axis, sign * bound)
@@ -223,7 +217,7 @@ def _plane_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
     axes.set(xlim=view[0], ylim=view[1], aspect="equal", xlabel="x / m", ylabel="y / m")
     axes.grid(visible=False)
     for solid in shapes.solids:
-        axes.add_patch(Polygon(behind(solid, view), facecolor=SOLID, edgecolor=EDGE, linewidth=0.8))
+        axes.add_patch(Polygon(polygon(view, behind=solid), facecolor=SOLID, edgecolor=EDGE, linewidth=0.8))
     trails, circles, numbers = [], [], []
     least = POINT * float((view[:, 1] - view[:, 0]).max())
     for body, radius in enumerate(radii):
@@ -288,7 +282,7 @@ def _space_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
     axes.zaxis.labelpad = 12
     # Edges only: filled faces would hide what moves behind them.
     for plane, *_ in shapes.solids:
-        corners = section(plane, view)
+        corners = polygon(view, on=(plane,))
         if len(corners):
             axes.add_collection3d(
                 Poly3DCollection([corners], facecolor="none", edgecolor=EDGE, linewidth=0.6)

@@ -20,7 +20,7 @@ from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, PROTOCOLS, REPORTED_SEED, Protocol
-from carom.reproduction.paper.figures import write_animations, write_figures
+from carom.reproduction.paper.figures import write_figures
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan
 from carom.reproduction.paper.tables import fits_of, overview_table
@@ -146,7 +146,6 @@ def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> 
 
 def _draw_part(fits: pl.DataFrame, folder: Path, figures: Path, report: ProgressCallback) -> None:
     write_figures(fits, folder, figures)
-    write_animations(fits, folder, figures)
 
 
 SUBJECTS: dict[str, Subject] = {

@@ -245,19 +245,26 @@ def run_sweep(
     """
     # Reads every recording, so that wrong ones are refused before any worker starts.
     planner = Planner(sweep)
+    grid: list[SweepFit] = []
+    study = None if sweep.study is None else OptunaStudy(sweep.study)
     if sweep.study is None:
-        grid, study = planner.grid(), None
+        grid = planner.grid()
         total = len(grid)
     else:
         planner.require_search_space()
-        grid, study = [], OptunaStudy(sweep.study)
         total = sweep.study.trials * len(sweep.recordings) * len(sweep.seeds)
     with folder_made(out / ROWS), locked(out):
         work = _Work(out, executor, again, total, progress)
-        if study is None:
-            result = SweepResult(tuple(map(Line, grid, work.rows(grid))), (), work.made)
-        else:
-            result = _run_study(study, planner, work)
+        lines, trials = list(map(Line, grid, work.rows(grid))), []
+        for batch in study.batches() if study is not None else ():
+            fits = [(trial, fit) for trial in batch for fit in planner.fits(trial.varied)]
+            rows = work.rows([fit for _, fit in fits])
+            new = [Line(fit, row, trial.number) for (trial, fit), row in zip(fits, rows, strict=True)]
+            for trial in batch:
+                errors = [line.row["error"] for line in new if line.trial == trial.number]
+                trials.append(study.report(trial, errors))
+            lines += new
+        result = SweepResult(tuple(lines), tuple(trials), work.made)
         # Temporary files of workers that were killed; none is running any more.
         for directory in (out, out / ROWS):
             remove_leftovers(directory)
@@ -303,17 +310,3 @@ class _Work:
         self.done += len(fits)
         self.seen |= tasks.keys()
         return [stored[fit.fingerprint] for fit in fits]
-
-
-def _run_study(study: OptunaStudy, planner: Planner, work: _Work) -> SweepResult:
-    lines: list[Line] = []
-    trials: list[Trial] = []
-    for batch in study.batches():
-        fits = [(trial, fit) for trial in batch for fit in planner.fits(trial.varied)]
-        rows = work.rows([fit for _, fit in fits])
-        new = [Line(fit, row, trial.number) for (trial, fit), row in zip(fits, rows, strict=True)]
-        for trial in batch:
-            errors = [line.row["error"] for line in new if line.trial == trial.number]
-            trials.append(study.report(trial, errors))
-        lines += new
-    return SweepResult(tuple(lines), tuple(trials), work.made)

@@ -24,7 +24,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
 
     Arguments:
         results: as `carom reproduce` wrote them.
-        figures: where `write_figures` and `write_animations` have written; what is missing there is left out
+        figures: where `write_figures` has written; what is missing there is left out
             of the page, and the page says so.
         out: the HTML file.
         quick: whether training was shortened, so that the numbers must not be taken for results.
