@@ -245,18 +245,18 @@ def run_sweep(
     """
     # Reads every recording, so that wrong ones are refused before any worker starts.
     planner = Planner(sweep)
-    grid: list[SweepFit] = []
-    study = None if sweep.study is None else OptunaStudy(sweep.study)
     if sweep.study is None:
-        grid = planner.grid()
+        grid, study = planner.grid(), None
         total = len(grid)
     else:
         planner.require_search_space()
+        grid, study = [], OptunaStudy(sweep.study)
         total = sweep.study.trials * len(sweep.recordings) * len(sweep.seeds)
     with folder_made(out / ROWS), locked(out):
         work = _Work(out, executor, again, total, progress)
         lines, trials = list(map(Line, grid, work.rows(grid))), []
-        for batch in study.batches() if study is not None else ():
+        for batch in study.batches() if study else ():
+            assert study
             fits = [(trial, fit) for trial in batch for fit in planner.fits(trial.varied)]
             rows = work.rows([fit for _, fit in fits])
             new = [Line(fit, row, trial.number) for (trial, fit), row in zip(fits, rows, strict=True)]
