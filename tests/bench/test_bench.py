@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from carom.bench.cases import MODEL_CASES, NAMES
-from carom.bench.run import MAXIMUM_BYTES, compare, fit_table, model_table, read_bench
+from carom.bench.run import MAXIMUM_BYTES, compare, fit_table, model_table, read_bench, run_bench
 from carom.errors import InputError, find_names
 from tests.bench.stored_bench import STORED
 

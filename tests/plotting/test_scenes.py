@@ -6,7 +6,7 @@ from PIL import Image
 
 from carom.data import Run
 from carom.mechanics import Scene, Wall
-from carom.plotting.scenes import body_radii, solids, view_of, write_run_picture
+from carom.plotting.scenes import body_radii, polygon, solids, view_of, write_run_picture
 from carom.systems import BallBox, Billiards, NewtonsCradle, Stairs
 
 
