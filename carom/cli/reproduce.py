@@ -62,7 +62,7 @@ def reproduce(
         json: Print one JSON object instead of a table.
     """
     require_range("--runs", runs, 1, 1000)
-    workers = min(8, available_cores()) if workers is None else workers
+    workers = min(8, len(available_cores())) if workers is None else workers
     require_range("--workers", workers, 1, 64)
     require_seed(seed)
     name, names = find_subject(names, recipe=recipe, grid=grid)

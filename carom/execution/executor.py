@@ -87,16 +87,11 @@ class SerialExecutor(AbstractExecutor):
         pass
 
 
-def core_numbers() -> list[int]:
+def available_cores() -> list[int]:
     """The processor cores that this process may use."""
     if sys.platform == "linux":
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
-
-
-def available_cores() -> int:
-    """How many processor cores this process may use."""
-    return len(core_numbers())
 
 
 MAXIMUM_LOSSES = 3
@@ -182,7 +177,7 @@ class LocalExecutor(AbstractExecutor):
         # A fork would copy JAX's threads in an unknown state.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        cores = core_numbers()[slot :: self._workers] or core_numbers()
+        cores = available_cores()[slot :: self._workers] or available_cores()
         process = context.Process(target=_work, args=(theirs, cores, cache_folder()), daemon=True)
         variables = SHARED_GPU | (SINGLE_THREAD if self._single_threaded else {})
         # By inheritance: a worker reads them while it imports, before it could be told anything.

@@ -51,34 +51,25 @@ class Shapes(NamedTuple):
 
 
 def write_run_picture(run: Run, scene: Scene, path: Path, *, title: str = "") -> None:
-    """Write a run as a PNG file with an SVG file beside it or, by the suffix .gif, as an animation."""
-    if path.suffix == ".gif":
-        write_run_animation(run, scene, path, title=title)
-    else:
-        with figure_style():
-            save_figure(draw_run(run, scene, title=title), path.with_suffix(""))
+    """Write a run as a PNG file with an SVG file beside it or, by the suffix .gif, as an animation.
 
-
-def draw_run(run: Run, scene: Scene, *, title: str = "") -> Figure:
-    """The bodies at the end of a run, and their trails."""
-    figure, show = _panel(run, scene, dpi=150)
-    show(len(run) - 1, 0)
-    figure.axes[0].set_title(title, parse_math=False)
-    return figure
-
-
-def write_run_animation(run: Run, scene: Scene, path: Path, *, title: str = "") -> None:
-    """Animate a run, in at most ten seconds."""
-    trail = max(1, int(TRAIL * len(run)))
+    The picture has the bodies at the end of the run and their trails; an animation lasts at most ten seconds.
+    """
+    animated, trail = path.suffix == ".gif", max(1, int(TRAIL * len(run)))
     with figure_style():
-        figure, show = _panel(run, scene, dpi=80)
+        figure, show = _panel(run, scene, dpi=80 if animated else 150)
 
         def show_frame(sample: int) -> None:
             show(sample, max(0, sample - trail))
             clock = f"t = {run.time[sample]:.2f} s"
             figure.axes[0].set_title(f"{title}, {clock}" if title else clock, parse_math=False)
 
-        write_animation(figure, show_frame, path, samples=len(run))
+        if animated:
+            write_animation(figure, show_frame, path, samples=len(run))
+            return
+        show(len(run) - 1, 0)
+        figure.axes[0].set_title(title, parse_math=False)
+        save_figure(figure, path.with_suffix(""))
 
 
 def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:

@@ -17,10 +17,8 @@ from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
 from carom.models import Mechanism, forecast, in_scene
-from carom.plotting.scenes import draw_run, write_run_animation
-from carom.plotting.style import figure_style, save_figure
+from carom.plotting.scenes import write_run_picture
 from carom.reproduction.bodies import configuration as config
-from carom.reproduction.bodies.configuration import ANIMATED, SCENES, STEP_SIZE
 from carom.reproduction.scores import fit_metrics, stack_states
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractBoxedBalls, BallBox, Billiards
@@ -149,16 +147,16 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
 def write_bodies_figures(folder: Path) -> list[Path]:
     """Simulate and draw all scenes; returns the paths of the PNG files and animations."""
     written = []
-    for name, (system, steps, title) in SCENES.items():
+    for name, (system, steps, title) in config.SCENES.items():
         boxed = isinstance(system, AbstractBoxedBalls)
         # The same picture every time.
         start = system.random_start(seed=0) if boxed else system.start
-        recording = simulate(system, steps=steps, step_size=STEP_SIZE, starts=[start])
+        recording = simulate(system, steps=steps, step_size=config.STEP_SIZE, starts=[start])
         assert recording.scene is not None
-        with figure_style():
-            figure = draw_run(recording.runs[0], recording.scene, title=title)
-            written.append(save_figure(figure, folder / name))
-        if name in ANIMATED:
-            written.append(folder / f"{name}.gif")
-            write_run_animation(recording.runs[0], recording.scene, written[-1])
+        pictures = {folder / f"{name}.png": title}
+        if name in config.ANIMATED:
+            pictures[folder / f"{name}.gif"] = ""
+        for path, heading in pictures.items():
+            write_run_picture(recording.runs[0], recording.scene, path, title=heading)
+        written += pictures
     return written

@@ -175,10 +175,6 @@ class Experiment:
         """Samples of the motion that is scored."""
         return self.published_samples if protocol == "published" else POINTS * self.trajectories
 
-    def of_model(self, name: str) -> "Experiment":
-        """The experiment with the recordings that one of its models is trained on."""
-        return replace(self, **self.trained[name].data)
-
     def settings(self, protocol: Protocol, name: str) -> TrainingSettings:
         """The recipe for one of the models."""
         trained = self.trained[name]

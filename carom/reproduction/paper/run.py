@@ -63,7 +63,7 @@ class Trial:
     @property
     def experiment(self) -> Experiment:
         """With the recordings of this model."""
-        return self.whole.of_model(self.model_name)
+        return replace(self.whole, **self.whole.trained[self.model_name].data)
 
     @property
     def settings(self) -> TrainingSettings:
