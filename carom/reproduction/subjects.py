@@ -131,10 +131,6 @@ def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
 
 
-def _grid_tasks(request: Request, folder: Path) -> Sequence[Task]:
-    return grid_tasks(plan_grid(request.names, quick=request.quick), request.seeds, folder)
-
-
 def _draw_paper(results: Results, request: Request, folder: Path, out: Path) -> None:
     fits, figures = fits_of(results.rows), out / FIGURES
     printed = pl.col("experiment").is_in(list(EXPERIMENTS))
@@ -166,7 +162,9 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "grid": Subject(
         "grid.json",
-        _grid_tasks,
+        lambda request, folder: grid_tasks(
+            plan_grid(request.names, quick=request.quick), request.seeds, folder
+        ),
         grid_table,
         lambda results, request, folder, out: write_grid_figure(results.rows, out / FIGURES),
         named=True,
