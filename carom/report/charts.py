@@ -28,8 +28,8 @@ DASHED, DOTTED = (0, (5, 2)), (0, (1, 1))
 HISTORY = 60
 """Samples before a forecast that are drawn."""
 # The page replaces these colours by variables of its own, whose values differ in dark mode.
-_COLORS = (INK, PAPER, RULE, POINTS, FIRST, SECOND, THIRD)
-_VARIABLES = ("--ink", "--page", "--rule", "--points", "--model", "--second", "--impact")
+_VARIABLES = {INK: "--ink", PAPER: "--page", RULE: "--rule", POINTS: "--points"}
+_VARIABLES |= {FIRST: "--model", SECOND: "--second", THIRD: "--impact"}
 
 
 class Chart(NamedTuple):
@@ -255,7 +255,7 @@ def inline_svg(figure: Figure, *, name: str) -> tuple[str, Markup]:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
-    for color, variable in zip(_COLORS, _VARIABLES, strict=True):
+    for color, variable in _VARIABLES.items():
         text = text.replace(color, f"var({variable})")
     # Groups such as axes_1 have the same identifier in every figure; nothing refers to them.
     text = re.sub(r'<g id="[^"]*">', "<g>", text)
