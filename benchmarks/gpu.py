@@ -36,8 +36,7 @@ from carom.execution.tasks import run_tasks
 from carom.fits import load_model, save_model
 from carom.models import AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
 from carom.reproduction.paper.data import motion_of, record
-from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE, REPORTED_SEED
-from carom.reproduction.paper.protocols import Protocol
+from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE, REPORTED_SEED, Protocol
 from carom.reproduction.paper.run import Trial, paper_tasks, plan, untrained
 from carom.storage.result_file import write_arrays
 from carom.systems import BouncingBall

@@ -19,8 +19,7 @@ from rich.table import Table
 
 import carom
 from carom.reproduction.paper.data import record
-from carom.reproduction.paper.experiments import EXPERIMENTS
-from carom.reproduction.paper.protocols import PROTOCOLS
+from carom.reproduction.paper.experiments import EXPERIMENTS, PROTOCOLS
 from carom.reproduction.paper.run import Trial, plan, untrained
 from carom.training import train_many
 

@@ -15,7 +15,7 @@ import carom.evaluation.tables as text
 from carom.digits import number
 from carom.errors import InputError
 from carom.evaluation.metrics import paper_rmse
-from carom.evaluation.statistics import paired
+from carom.evaluation.tables import paired
 from carom.reproduction.paper.data import motion_of
 from carom.reproduction.paper.experiments import ALL, OURS
 from carom.reproduction.paper.tables import against, quartiles

@@ -1,15 +1,29 @@
-"""What is measured, and what was measured for the authors' published code on the same kind of machine."""
+"""What is measured, one case in a process of its own: `python -m carom.bench.cases CASE [quick]`.
 
-from dataclasses import dataclass, field
+Its last line of output is a JSON object. CPU seconds count from the start of the process, imports included.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from carom.data import Recording, simulate
-from carom.errors import InputError
-from carom.models import MODELS, AbstractModel
+from carom.estimation import Settings, fit_recording
+from carom.evaluation import paper_rmse
+from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, forecast
+from carom.storage.compilation_cache import configure
 from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle, Pendulum
-from carom.training import TrainingSettings
+from carom.training import TrainingSettings, train
+from carom.types import State
 
 PUBLISHED_FORECAST_SECONDS, FORECAST_STEPS = 2.3, 500
 """Duration of a forecast of one ball over that many steps by the published code."""
@@ -54,6 +68,12 @@ SYSTEMS: dict[str, AbstractSystem] = {
     "cradle": NewtonsCradle(),
     "pendulum": Pendulum(),
 }
+_RECORDED: dict[str, dict[str, Any]] = {
+    "ball": {"steps": 500, "step_size": 0.02, "noise": 0.2, "truth": "scheme"},
+    "cradle": {"steps": 540, "step_size": 0.01, "noise": 0.02, "truth": "scheme"}
+    | {"projection": "reference_point"},
+    "pendulum": {"steps": 200, "step_size": 0.02, "noise": 0.2},
+}
 _SOFTPLUS = {"activation": "softplus"}
 _STORMER = {**_SOFTPLUS, "scheme": "stormer_verlet"}
 MODEL_CASES: dict[str, ModelCase] = {
@@ -74,30 +94,136 @@ NAMES = (*MODEL_CASES, *FIT_CASES)
 
 def record(system: str) -> Recording:
     """The published code's recordings: 501, 541 and 201 samples."""
-    truth = SYSTEMS[system]
-    if system == "pendulum":
-        return simulate(truth, steps=200, step_size=0.02, noise=0.2, velocity_grid="sample")
-    ball = system == "ball"
-    return simulate(
-        truth,
-        steps=500 if ball else 540,
-        step_size=0.02 if ball else 0.01,
-        noise=0.2 if ball else 0.02,
-        truth="scheme",
-        velocity_grid="sample",
-        projection="none" if ball else "reference_point",
+    return simulate(SYSTEMS[system], velocity_grid="sample", **_RECORDED[system])
+
+
+def measure(name: str, *, quick: bool) -> dict[str, float]:
+    """Do the work of a case."""
+    if name == "fit-carom":
+        return fit_by_carom()
+    if name == "fit-paper":
+        return fit_by_paper(epochs=20 if quick else PUBLISHED_EPOCHS)
+    if sys.platform == "linux":
+        # One core, so that a second of CPU time is a second of work.
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    case = MODEL_CASES[name]
+    model, recording = case.build()
+    figures: dict[str, float] = {}
+    if case.trained:
+        figures |= measure_training(model, recording, epochs=20 if quick else 200, repeats=1 if quick else 3)
+    return figures | measure_forecasts(
+        model,
+        SYSTEMS[case.system].start,
+        steps=50 if quick else FORECAST_STEPS,
+        many=100 if quick else 10_000,
+        repeats=1 if quick else 2,
     )
 
 
-def select_cases(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The cases whose names begin with one of `names`, all where none is given.
+def fit_by_carom() -> dict[str, float]:
+    """Fit the ball of the paper's Figure 5 without touch; restitution and floor unknown, the start known."""
+    ball, steps, step_size = SYSTEMS["ball"], 519, 0.02
+    recording = simulate(ball, steps=steps, step_size=step_size, noise=0.2, seed=0)
+    settings = Settings(learn=("restitution", "surfaces"))
+    # The published code knows the start too, so that the two errors compare.
+    fit = fit_recording(recording, settings, starts=[ball.start], seed=0)
+    truth = ball.exact(ball.start, np.arange(steps + 1) * step_size)
+    return {"error": paper_rmse(forecast(fit.model, _single(ball.start), steps), truth)}
 
-    Example:
-        >>> select_cases(("fit",))
-        ('fit-carom', 'fit-paper')
+
+def fit_by_paper(*, epochs: int) -> dict[str, float]:
+    """Train on the same ball as published: touch, restitution and masses given."""
+    ball, recording = SYSTEMS["ball"], record("ball")
+    model = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(0), activation="softplus")
+    fit = train(model, recording, replace(SETTINGS, epochs=epochs))
+    steps = recording.samples - 1
+    truth = ball.scheme(ball.start, steps=steps, step_size=recording.step_size, velocity_grid="sample")
+    error = paper_rmse(forecast(fit.model, _single(ball.start), steps), truth)
+    return {"error": error, "epochs": float(epochs)}
+
+
+def measure_training(
+    model: AbstractModel, recording: Recording, *, epochs: int, repeats: int
+) -> dict[str, float]:
+    """Training steps per second and per CPU-second, the best of several trainings after compilation."""
+    settings = replace(SETTINGS, epochs=epochs)
+    # Windows start at every sample that leaves a whole horizon; the last batch may be smaller.
+    steps = epochs * -(-(recording.samples - settings.horizon) // settings.batch_size)
+    first, seconds, cpu = _first_and_best(lambda: train(model, recording, settings), repeats)
+    return {
+        "training_steps_per_second": steps / seconds,
+        "training_steps_per_cpu_second": steps / cpu,
+        "training_compile_seconds": max(first - seconds, 0.0),
+    }
+
+
+def measure_forecasts(
+    model: AbstractModel, start: State, *, steps: int, many: int, repeats: int
+) -> dict[str, float]:
+    """Model steps per second, the best of several forecasts after compilation.
+
+    The many start at fractions of `start` from a half to one, so that no two are the same.
     """
-    # A misspelt case would otherwise measure nothing, after minutes.
-    for name in names:
-        if not any(case.startswith(name) for case in NAMES):
-            raise InputError(f"There is no case {name}; the cases are {', '.join(NAMES)}.")
-    return tuple(case for case in NAMES if not names or case.startswith(names))
+    # Weights are in single precision, and so must states be.
+    one = _single(start)
+    scale = jnp.linspace(0.5, 1.0, many)[:, None, None]
+    starts = State(scale * one.position[None], scale * one.velocity[None])
+    batch = eqx.filter_jit(
+        lambda model, starts: jax.vmap(lambda start: forecast(model, start, steps))(starts)
+    )
+    # A single forecast takes milliseconds, which a few repetitions do not time well.
+    first, seconds, _ = _first_and_best(lambda: forecast(model, one, steps), max(repeats, 5))
+    first_of_many, seconds_of_many, cpu = _first_and_best(lambda: batch(model, starts), repeats)
+    return {
+        "forecast_one_steps_per_second": steps / seconds,
+        "forecast_one_seconds": seconds,
+        "forecast_many_steps_per_second": many * steps / seconds_of_many,
+        "forecast_many_steps_per_cpu_second": many * steps / cpu,
+        "forecast_compile_seconds": max(first - seconds + first_of_many - seconds_of_many, 0.0),
+    }
+
+
+def _first_and_best(run: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Seconds of the first run, the least seconds of the others, and their least CPU-seconds."""
+    # The best, not the mean: machines are shared, and other work only adds time.
+    walls, cpus = [], []
+    for _ in range(repeats + 1):
+        wall, cpu = time.perf_counter(), time.process_time()
+        jax.block_until_ready(run())
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return walls[0], min(walls[1:]), min(cpus[1:])
+
+
+def _single(state: State) -> State:
+    return jax.tree.map(lambda part: jnp.asarray(part, jnp.float32), state)
+
+
+def _peak_memory() -> float | None:
+    """Peak memory in bytes of the device, or of the process where the device does not report it."""
+    statistics = jax.devices()[0].memory_stats() or {}
+    if "peak_bytes_in_use" in statistics:
+        return float(statistics["peak_bytes_in_use"])
+    if sys.platform == "win32":
+        return None
+    import resource  # not on Windows
+
+    # In bytes on macOS, in kilobytes on Linux.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def main() -> None:
+    """Measure one case and print the figures."""
+    configure()
+    figures = measure(sys.argv[1], quick=sys.argv[2:] == ["quick"])
+    memory = _peak_memory()
+    if memory is not None:
+        figures["peak_memory_bytes"] = memory
+    device = f"{jax.devices()[0].platform}: {jax.devices()[0].device_kind}"
+    report = {"figures": figures, "cpu_seconds": time.process_time(), "device": device}
+    print(json.dumps(report), flush=True)
+
+
+if __name__ == "__main__":
+    main()

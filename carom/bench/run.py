@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,14 +19,14 @@ from carom.bench.cases import (
     FIT_CASES,
     FORECAST_STEPS,
     MODEL_CASES,
+    NAMES,
     PUBLISHED_EPOCHS,
     PUBLISHED_FIT_CPU_SECONDS,
     PUBLISHED_FORECAST_SECONDS,
-    select_cases,
 )
 from carom.digits import MISSING
-from carom.errors import InputError
-from carom.evaluation.tables import Table
+from carom.errors import InputError, find_names
+from carom.evaluation.tables import Table, table_of
 from carom.storage.fingerprint import source_hash
 from carom.storage.input_file import complaint, require_file
 from carom.version import __version__
@@ -64,7 +64,7 @@ def run_bench(
         quick: do much less work, to see that everything runs; the numbers mean little.
         progress: called with the fraction of cases done.
     """
-    cases = select_cases(tuple(names))
+    cases = find_names(names, NAMES, kind="case")
     rows, device = [], ""
     for done, case in enumerate(cases):
         row, device = _measure(case, quick=quick)
@@ -115,7 +115,7 @@ def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
 def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], float]:
     """The report of a fresh process on a case, and the seconds from its start to its end."""
     # A new process, because JAX keeps compiled programs in memory.
-    command = [sys.executable, "-m", "carom.bench.process", case, *(["quick"] if quick else [])]
+    command = [sys.executable, "-m", "carom.bench.cases", case, *(["quick"] if quick else [])]
     started = time.perf_counter()
     done = subprocess.run(
         command, env={**os.environ, "CAROM_CACHE": cache}, capture_output=True, text=True, check=False
@@ -189,34 +189,64 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-_MODEL_HEADER = (
-    "case",
-    "training steps per CPU-second",
-    "published code",
-    "forecast steps per second, one",
-    "many",
-    "compiled in s, cold",
-    "warm",
-    "memory / MB",
-)
-_FIT_HEADER = ("case", "error", "wall s", "CPU s", "published CPU s", "wall s, cold", "CPU s, cold")
-
-
 def model_table(document: Document) -> Table:
     """Training and forecasts of every model."""
-    rows = [_model_row(row) for row in document["rows"] if row["case"] in MODEL_CASES]
-    return Table("", _MODEL_HEADER, tuple(rows))
+    lines = []
+    for row in _of(document, MODEL_CASES):
+        figures, reference = row["figures"], row.get("reference")
+        rate, memory = (figures.get(name) for name in ("training_steps_per_cpu_second", "peak_memory_bytes"))
+        # Of training and forecasts together.
+        cold, warm = (
+            sum(value for name, value in figures.items() if name.startswith(state) and "compile" in name)
+            for state in ("cold", "warm")
+        )
+        lines.append(
+            {
+                "case": row["title"],
+                # Per second of CPU time: wall time depends on how many cores are free.
+                "training steps per CPU-second": MISSING if rate is None else f"{rate:.0f}",
+                "published code": "–".join(map(str, dict.fromkeys(reference))) if reference else MISSING,
+                "forecast steps per second, one": _rate(figures["forecast_one_steps_per_second"]),
+                "many": _rate(figures["forecast_many_steps_per_second"]),
+                "compiled in s, cold": f"{cold:.1f}",
+                "warm": f"{warm:.1f}",
+                "memory / MB": MISSING if memory is None else f"{memory / 1e6:.0f}",
+            }
+        )
+    return table_of("", lines)
 
 
 def fit_table(document: Document) -> Table:
     """Fits of the ball from the start of a process."""
-    rows = [_fit_row(row) for row in document["rows"] if row["case"] in FIT_CASES]
-    return Table("", _FIT_HEADER, tuple(rows))
+    lines = []
+    for row in _of(document, FIT_CASES):
+        figures = row["figures"]
+        # Fewer epochs are compared with the published code's time for as many; the recipe carom has none, and
+        # is compared with the whole published training.
+        epochs = figures.get("epochs", PUBLISHED_EPOCHS)
+        reference = PUBLISHED_FIT_CPU_SECONDS * epochs / PUBLISHED_EPOCHS
+        lines.append(
+            {
+                "case": f"{row['title']}, {epochs:.0f} epochs" if "epochs" in figures else row["title"],
+                "error": f"{figures['error']:.3f}",
+                "wall s": f"{figures['wall_seconds']:.1f}",
+                "CPU s": f"{figures['cpu_seconds']:.1f}",
+                "published CPU s": f"{reference:.0f}",
+                "wall s, cold": f"{figures['cold_wall_seconds']:.1f}",
+                "CPU s, cold": f"{figures['cold_cpu_seconds']:.1f}",
+            }
+        )
+    return table_of("", lines)
+
+
+def _of(document: Document, cases: Iterable[str]) -> list[dict[str, Any]]:
+    """The rows of some cases."""
+    return [row for row in document["rows"] if row["case"] in cases]
 
 
 def describe_forecasts(document: Document) -> str:
     """A few sentences on forecasts and compilation."""
-    models = {row["case"]: row["figures"] for row in document["rows"] if row["case"] in MODEL_CASES}
+    models = {row["case"]: row["figures"] for row in _of(document, MODEL_CASES)}
     ball, name = models["ball-cd-lagrange"], "cold_training_compile_seconds"
     cold = [figures[name] for figures in models.values() if name in figures]
     one = ball["forecast_one_seconds"]
@@ -227,45 +257,6 @@ def describe_forecasts(document: Document) -> str:
         f"{ball['forecast_many_steps_per_second'] / 1e6:.2f} million model steps per second on one core. "
         f"Training programs compile in {min(cold):.1f} to {max(cold):.1f} s and are kept in the user's cache "
         "directory (`CAROM_CACHE=off` switches that off)."
-    )
-
-
-def _model_row(row: dict[str, Any]) -> tuple[str, ...]:
-    figures = row["figures"]
-    # Per second of CPU time: wall time depends on how many cores are free.
-    rate, reference = figures.get("training_steps_per_cpu_second"), row.get("reference")
-    # Of training and forecasts together.
-    compiled = [
-        sum(value for name, value in figures.items() if name.startswith(state) and "compile" in name)
-        for state in ("cold", "warm")
-    ]
-    return (
-        row["title"],
-        MISSING if rate is None else f"{rate:.0f}",
-        MISSING if reference is None else "–".join(f"{value:.0f}" for value in dict.fromkeys(reference)),
-        _rate(figures["forecast_one_steps_per_second"]),
-        _rate(figures["forecast_many_steps_per_second"]),
-        *(f"{value:.1f}" for value in compiled),
-        f"{figures['peak_memory_bytes'] / 1e6:.0f}" if "peak_memory_bytes" in figures else MISSING,
-    )
-
-
-def _fit_row(row: dict[str, Any]) -> tuple[str, ...]:
-    figures = row["figures"]
-    # The recipe carom has no epochs; it is compared with the whole published training.
-    epochs = figures.get("epochs", PUBLISHED_EPOCHS)
-    reference = PUBLISHED_FIT_CPU_SECONDS * epochs / PUBLISHED_EPOCHS
-    warm, cold = (
-        [f"{figures[state + name]:.1f}" for name in ("wall_seconds", "cpu_seconds")]
-        for state in ("", "cold_")
-    )
-    # Fewer epochs are compared with the published code's time for as many.
-    return (
-        f"{row['title']}, {epochs:.0f} epochs" if "epochs" in figures else row["title"],
-        f"{figures['error']:.3f}",
-        *warm,
-        f"{reference:.0f}",
-        *cold,
     )
 
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from carom.bench.cases import select_cases
+from carom.bench.cases import NAMES
 from carom.bench.run import compare, fit_table, model_table, read_bench, run_bench
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
-from carom.errors import require_seed
+from carom.errors import find_names, require_seed
 from carom.storage.atomic import write_whole
 
 
@@ -42,7 +42,7 @@ def bench(
     """
     require_seed(seed)
     # Before minutes of measuring, not after.
-    select_cases(only)
+    find_names(only, NAMES, kind="case")
     stored = None if against is None else read_bench(against)
     if out is not None:
         require_output(out, overwrite=overwrite)

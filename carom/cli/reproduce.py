@@ -9,7 +9,7 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_range, require_seed
 from carom.execution.executor import available_cores
-from carom.reproduction.paper.protocols import PROTOCOLS, Protocol
+from carom.reproduction.paper.experiments import PROTOCOLS, Protocol
 from carom.reproduction.subjects import SUBJECTS, Request, find_subject, require_options
 from carom.reproduction.subjects import reproduce as run
 
@@ -62,7 +62,7 @@ def reproduce(
         json: Print one JSON object instead of a table.
     """
     require_range("--runs", runs, 1, 1000)
-    workers = min(8, available_cores()) if workers is None else workers
+    workers = min(8, len(available_cores())) if workers is None else workers
     require_range("--workers", workers, 1, 64)
     require_seed(seed)
     name, names = find_subject(names, recipe=recipe, grid=grid)

@@ -173,31 +173,34 @@ def _camera(name: str | None, *, plain: bool) -> Camera | None:
 def build_system(name: str, options: SystemOptions) -> AbstractSystem:
     """A system with the given parameters, each checked for that system."""
     system = cast(Any, SYSTEMS[name])()
-    given = {key: value for key, value in asdict(options).items() if value is not None}
-    given = {key: given[key] for key in given if key not in ("drag", *_IMPERFECTIONS)}
     if options.balls is not None:
         require_range("--balls", options.balls, 1, MAXIMUM_BALLS)
+    elsewhere = ("drag", *_IMPERFECTIONS)
     if isinstance(system, AbstractBoxedBalls):
         system = replace(system, **_box(system, options))
-        given = {key: given[key] for key in given if key not in _BOX_OPTIONS}
+        elsewhere += _BOX_OPTIONS
+    given = {key: x for key, x in asdict(options).items() if x is not None and key not in elsewhere}
     for key, value in given.items():
         if key not in system.__dataclass_fields__:
             raise InputError(f"--{key}: the {name} has no such parameter.")
-        if key == "restitution" and not 0 <= value <= 1:
-            raise InputError(f"--restitution must lie between 0 and 1, but it is {value}.")
-        if key in ("gravity", "damping", "friction", "radius") and not 0 <= value <= 1e6:
-            raise InputError(f"--{key} must lie between 0 and a million, but it is {value}.")
-        system = replace(system, **{key: value})
-    return system
+        if key != "balls":
+            _require_moderate(key, value)
+    return replace(system, **given)
+
+
+def _require_moderate(name: str, value: float) -> None:
+    """Refuse a parameter that is negative or absurdly large; a restitution above 1."""
+    most, words = (1, "1") if name == "restitution" else (1e6, "a million")
+    if not 0 <= value <= most:
+        raise InputError(f"--{name.replace('_', '-')} must lie between 0 and {words}, but it is {value}.")
 
 
 def as_in_laboratory(system: AbstractSystem, options: SystemOptions, *, seed: int) -> AbstractSystem:
     """The same system with drag, solved by small steps, or with contacts as real ones are."""
     given = {name: getattr(options, name) for name in ("drag", *_IMPERFECTIONS)}
     for name, value in given.items():
-        if value is not None and not 0 <= value <= 1e6:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} must lie between 0 and a million, but it is {value}.")
+        if value is not None:
+            _require_moderate(name, value)
     if any(given[name] for name in _IMPERFECTIONS):
         return Laboratory(  # pyright: ignore[reportCallIssue]
             ideal=system,
@@ -224,8 +227,7 @@ def start_states(
         return [_start_state(text, system) for text in start] or None
     runs, speed = 1 if runs is None else runs, 1.0 if speed is None else speed
     require_range("--runs", runs, 1, MAXIMUM_RUNS)
-    if not 0 <= speed <= 1e6:
-        raise InputError(f"--speed must lie between 0 and a million, but it is {speed}.")
+    _require_moderate("speed", speed)
     return [system.random_start(seed=seed + run, speed=speed) for run in range(runs)]
 
 

@@ -60,7 +60,8 @@ def sweep(
         cluster = cluster.model_copy(update={"workers": workers})
     # One thread per process even when serial: sums over threads differ in their last bits.
     if serial or (cluster.scheduler is None and cluster.slurm is None):
-        executor = LocalExecutor(1 if serial else cluster.workers or available_cores(), single_threaded=True)
+        count = 1 if serial else cluster.workers or len(available_cores())
+        executor = LocalExecutor(count, single_threaded=True)
     else:
         executor = DaskExecutor(cluster)
     with executor, progress("sweep") as report:

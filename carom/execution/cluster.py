@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from carom.data.io.toml_file import Name, Names, TomlTable, Whole
 from carom.errors import InputError
-from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function
+from carom.execution.executor import SHARED_GPU, SINGLE_THREAD, AbstractExecutor, Function, Report, Results
 from carom.storage.fingerprint import source_hash
 
 MAXIMUM_WORKERS = 10_000
@@ -74,9 +74,7 @@ class DaskExecutor(AbstractExecutor):
         self._stack = ExitStack()
         self._client: Any = None
 
-    def run(
-        self, functions: Sequence[Function], report: Callable[[int, float], None]
-    ) -> Iterator[tuple[int, Any]]:
+    def run(self, functions: Sequence[Function], report: Report) -> Results:
         if self._client is None:
             self._client = self._connect()
         from distributed import KilledWorker, as_completed

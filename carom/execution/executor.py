@@ -29,6 +29,10 @@ from carom.storage.compilation_cache import cache_folder, configure
 ProgressCallback = Callable[[float], None]
 """Called with the fraction of the work done."""
 Function = Callable[[ProgressCallback], Any]
+Report = Callable[[int, float], None]
+"""Called with the index of a function and the fraction of its work done."""
+Results = Iterator[tuple[int, Any]]
+"""The index and the result of every function."""
 
 SINGLE_THREAD = {
     "NPROC": "1",  # number of threads of XLA
@@ -50,9 +54,7 @@ class AbstractExecutor(ABC):
     """
 
     @abstractmethod
-    def run(
-        self, functions: Sequence[Function], report: Callable[[int, float], None]
-    ) -> Iterator[tuple[int, Any]]:
+    def run(self, functions: Sequence[Function], report: Report) -> Results:
         """Yield the index and the result of every function as it ends, the first functions started first.
 
         An exception of a function is raised here. Closing the iterator cancels what is still running. A
@@ -60,8 +62,7 @@ class AbstractExecutor(ABC):
 
         Arguments:
             functions: what to run.
-            report: called with the index of a function and the fraction of its work done, where the workers
-                can tell.
+            report: called where the workers can tell how far they are.
         """
 
     @abstractmethod
@@ -78,9 +79,7 @@ class AbstractExecutor(ABC):
 class SerialExecutor(AbstractExecutor):
     """Runs one function after the other in this process."""
 
-    def run(
-        self, functions: Sequence[Function], report: Callable[[int, float], None]
-    ) -> Iterator[tuple[int, Any]]:
+    def run(self, functions: Sequence[Function], report: Report) -> Results:
         for index, function in enumerate(functions):
             yield index, function(lambda fraction, index=index: report(index, fraction))
 
@@ -88,16 +87,11 @@ class SerialExecutor(AbstractExecutor):
         pass
 
 
-def core_numbers() -> list[int]:
+def available_cores() -> list[int]:
     """The processor cores that this process may use."""
     if sys.platform == "linux":
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
-
-
-def available_cores() -> int:
-    """How many processor cores this process may use."""
-    return len(core_numbers())
 
 
 MAXIMUM_LOSSES = 3
@@ -131,9 +125,7 @@ class LocalExecutor(AbstractExecutor):
         self._idle: list[_Worker] = []
         self._alive: dict[int, _Worker] = {}
 
-    def run(
-        self, functions: Sequence[Function], report: Callable[[int, float], None]
-    ) -> Iterator[tuple[int, Any]]:
+    def run(self, functions: Sequence[Function], report: Report) -> Results:
         # The first functions first: `run_tasks` puts the heaviest there.
         waiting = list(range(len(functions)))
         busy: dict[Connection, tuple[_Worker, int]] = {}
@@ -185,7 +177,7 @@ class LocalExecutor(AbstractExecutor):
         # A fork would copy JAX's threads in an unknown state.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        cores = core_numbers()[slot :: self._workers] or core_numbers()
+        cores = available_cores()[slot :: self._workers] or available_cores()
         process = context.Process(target=_work, args=(theirs, cores, cache_folder()), daemon=True)
         variables = SHARED_GPU | (SINGLE_THREAD if self._single_threaded else {})
         # By inheritance: a worker reads them while it imports, before it could be told anything.

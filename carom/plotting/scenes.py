@@ -51,34 +51,25 @@ class Shapes(NamedTuple):
 
 
 def write_run_picture(run: Run, scene: Scene, path: Path, *, title: str = "") -> None:
-    """Write a run as a PNG file with an SVG file beside it or, by the suffix .gif, as an animation."""
-    if path.suffix == ".gif":
-        write_run_animation(run, scene, path, title=title)
-    else:
-        with figure_style():
-            save_figure(draw_run(run, scene, title=title), path.with_suffix(""))
+    """Write a run as a PNG file with an SVG file beside it or, by the suffix .gif, as an animation.
 
-
-def draw_run(run: Run, scene: Scene, *, title: str = "") -> Figure:
-    """The bodies at the end of a run, and their trails."""
-    figure, show = _panel(run, scene, dpi=150)
-    show(len(run) - 1, 0)
-    figure.axes[0].set_title(title, parse_math=False)
-    return figure
-
-
-def write_run_animation(run: Run, scene: Scene, path: Path, *, title: str = "") -> None:
-    """Animate a run, in at most ten seconds."""
-    trail = max(1, int(TRAIL * len(run)))
+    The picture has the bodies at the end of the run and their trails; an animation lasts at most ten seconds.
+    """
+    animated, trail = path.suffix == ".gif", max(1, int(TRAIL * len(run)))
     with figure_style():
-        figure, show = _panel(run, scene, dpi=80)
+        figure, show = _panel(run, scene, dpi=80 if animated else 150)
 
         def show_frame(sample: int) -> None:
             show(sample, max(0, sample - trail))
             clock = f"t = {run.time[sample]:.2f} s"
             figure.axes[0].set_title(f"{title}, {clock}" if title else clock, parse_math=False)
 
-        write_animation(figure, show_frame, path, samples=len(run))
+        if animated:
+            write_animation(figure, show_frame, path, samples=len(run))
+            return
+        show(len(run) - 1, 0)
+        figure.axes[0].set_title(title, parse_math=False)
+        save_figure(figure, path.with_suffix(""))
 
 
 def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:
@@ -154,18 +145,12 @@ def widened(view: View) -> View:
     return view + np.array([-margin, margin])
 
 
-def behind(solid: Solid, view: View) -> Float[np.ndarray, "corners 2"]:
-    """The part of a plane view that a solid occupies, as a polygon; empty where it occupies none."""
-    return _polygon((), solid, view)
+def polygon(view: View, *, on: Solid = (), behind: Solid = ()) -> Float[np.ndarray, "corners dimension"]:
+    """The corners, in their order, of the convex polygon on some planes, behind others and inside a box.
 
-
-def section(plane: Plane, view: View) -> Float[np.ndarray, "corners 3"]:
-    """The polygon in which a plane cuts a box; empty where it does not."""
-    return _polygon((plane,), (), view)
-
-
-def _polygon(on: Solid, behind: Solid, view: View) -> Float[np.ndarray, "corners dimension"]:
-    """The corners, in their order, of the convex polygon on some planes, behind others and inside a box."""
+    It is the part of a plane view that a solid occupies, or what a plane cuts out of a view in space; empty
+    where there is nothing.
+    """
     dimension, tolerance = len(view), 1e-9 * float(np.ptp(view))
     sides = [
         (sign * axis, sign * bound)
@@ -223,7 +208,7 @@ def _plane_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
     axes.set(xlim=view[0], ylim=view[1], aspect="equal", xlabel="x / m", ylabel="y / m")
     axes.grid(visible=False)
     for solid in shapes.solids:
-        axes.add_patch(Polygon(behind(solid, view), facecolor=SOLID, edgecolor=EDGE, linewidth=0.8))
+        axes.add_patch(Polygon(polygon(view, behind=solid), facecolor=SOLID, edgecolor=EDGE, linewidth=0.8))
     trails, circles, numbers = [], [], []
     least = POINT * float((view[:, 1] - view[:, 0]).max())
     for body, radius in enumerate(radii):
@@ -288,7 +273,7 @@ def _space_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
     axes.zaxis.labelpad = 12
     # Edges only: filled faces would hide what moves behind them.
     for plane, *_ in shapes.solids:
-        corners = section(plane, view)
+        corners = polygon(view, on=(plane,))
         if len(corners):
             axes.add_collection3d(
                 Poly3DCollection([corners], facecolor="none", edgecolor=EDGE, linewidth=0.6)

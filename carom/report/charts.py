@@ -3,13 +3,14 @@
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+from jaxtyping import Float
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,8 +18,7 @@ from matplotlib.figure import Figure
 from carom.digits import number
 from carom.models.base import HasSurfaces
 from carom.notebook import PALETTE
-from carom.plotting import trajectories as draw
-from carom.plotting.style import INK, PAPER, POINTS, RULE, figure_style
+from carom.plotting.style import DATA, INK, PAPER, POINTS, RULE, figure_style
 from carom.report.findings import DRAWN_RUNS, MOST_CHARTS, Curve, Findings
 
 SIZE = (4.2, 2.9)
@@ -28,8 +28,8 @@ DASHED, DOTTED = (0, (5, 2)), (0, (1, 1))
 HISTORY = 60
 """Samples before a forecast that are drawn."""
 # The page replaces these colours by variables of its own, whose values differ in dark mode.
-_COLORS = (INK, PAPER, RULE, POINTS, FIRST, SECOND, THIRD)
-_VARIABLES = ("--ink", "--page", "--rule", "--points", "--model", "--second", "--impact")
+_VARIABLES = {INK: "--ink", PAPER: "--page", RULE: "--rule", POINTS: "--points"}
+_VARIABLES |= {FIRST: "--model", SECOND: "--second", THIRD: "--impact"}
 
 
 class Chart(NamedTuple):
@@ -75,10 +75,10 @@ def _draw_recorded(charts: list[Chart], findings: Findings) -> None:
         caption = _contacts_in_words(times, findings.detected)
         labels = ("time / s", f"{_label(name)} / unit")
         with _chart(charts, f"data-{run}-{body}-{axis}", title, caption, *labels) as axes:
-            draw.plot_samples(axes, data.time, data.position[:, body, axis], label="recorded")
+            plot_samples(axes, data.time, data.position[:, body, axis], label="recorded")
             for motion in findings.motions[run : run + 1]:
-                draw.plot_curve(axes, data.time, motion.position[:, body, axis], label="model")
-            draw.mark_contacts(axes, times)
+                plot_curve(axes, data.time, motion.position[:, body, axis], label="model")
+            mark_contacts(axes, times)
 
 
 def _draw_phases(charts: list[Chart], findings: Findings) -> None:
@@ -94,10 +94,10 @@ def _draw_phases(charts: list[Chart], findings: Findings) -> None:
         with _chart(charts, f"phase-{body}-{axis}", f"Phase portrait of {name}", caption, *labels) as axes:
             if data.velocity is not None:
                 measured = data.position[:, body, axis], data.velocity[:, body, axis]
-                draw.plot_samples(axes, *measured, label="recorded")
+                plot_samples(axes, *measured, label="recorded")
             # Velocity jumps at an impact: the curve is interrupted there.
             velocity[findings.impacts[run].any(axis=1)] = np.nan
-            draw.plot_curve(axes, position, velocity, label="model")
+            plot_curve(axes, position, velocity, label="model")
 
 
 def _draw_forecasts(charts: list[Chart], findings: Findings) -> None:
@@ -117,13 +117,13 @@ def _draw_forecasts(charts: list[Chart], findings: Findings) -> None:
         with _chart(charts, f"forecast-{index}-{body}-{axis}", title, caption, *labels) as axes:
             # Enough to see how the forecast continues the past.
             before, after = past.position[-HISTORY:, body, axis], future.position[:, body, axis]
-            draw.plot_samples(axes, past.time[-HISTORY:], before, label="history")
-            draw.plot_samples(axes, future.time, after, label="held out", color=INK, size=2.5)
-            draw.plot_curve(axes, future.time, ahead.position[:, body, axis], label="forecast")
+            plot_samples(axes, past.time[-HISTORY:], before, label="history")
+            plot_samples(axes, future.time, after, label="held out", color=INK, size=2.5)
+            plot_curve(axes, future.time, ahead.position[:, body, axis], label="forecast")
             if ahead.low is not None and ahead.high is not None:
                 edges = ahead.low[:, body, axis], ahead.high[:, body, axis]
-                draw.plot_band(axes, future.time, *edges, label=findings.band)
-            draw.limit_to_data(axes, [before, after])
+                plot_band(axes, future.time, *edges, label=findings.band)
+            limit_to_data(axes, [before, after])
 
 
 def _draw_energy(charts: list[Chart], findings: Findings) -> None:
@@ -138,9 +138,9 @@ def _draw_energy(charts: list[Chart], findings: Findings) -> None:
     )
     labels = ("time / s", "energy / mass / (unit²/s²)")
     with _chart(charts, "energy-0", "Energy", caption, *labels) as axes:
-        draw.plot_curve(axes, time, total, label="total")
-        draw.plot_curve(axes, time, kinetic, label="kinetic", color=SECOND, dash=DOTTED)
-        draw.plot_curve(axes, time, potential, label="potential", color=THIRD, dash=DASHED)
+        plot_curve(axes, time, total, label="total")
+        plot_curve(axes, time, kinetic, label="kinetic", color=SECOND, dash=DOTTED)
+        plot_curve(axes, time, potential, label="potential", color=THIRD, dash=DASHED)
         # From 0, so that a small loss of energy looks small.
         axes.set_ylim(0, None)
 
@@ -170,9 +170,9 @@ def _draw_contacts(charts: list[Chart], findings: Findings) -> None:
             caption = f"The smallest gap in {findings.fitted_title(0)} is {smallest}; at 0 surfaces touch."
         with _chart(charts, f"gap-{signal}", title, caption, "time / s", label) as axes:
             time = findings.runs[0].time
-            draw.plot_curve(axes, time, values, label="model", color=SECOND)
+            plot_curve(axes, time, values, label="model", color=SECOND)
             axes.axhline(threshold, color=INK, linewidth=0.8)
-            draw.mark_contacts(axes, time[findings.in_contact(0, signal)])
+            mark_contacts(axes, time[findings.in_contact(0, signal)])
 
 
 def _draw_restitution(charts: list[Chart], findings: Findings) -> None:
@@ -199,7 +199,7 @@ def _draw_history(charts: list[Chart], findings: Findings) -> None:
     with _chart(charts, "history", "Optimisation", caption, *labels) as axes:
         styles = ((FIRST, "-"), (SECOND, DASHED), (THIRD, DOTTED))
         for (name, values), (color, dash) in zip(columns.items(), styles, strict=False):
-            draw.plot_curve(axes, steps, values, label=name.replace("_", " "), color=color, dash=dash)
+            plot_curve(axes, steps, values, label=name.replace("_", " "), color=color, dash=dash)
         # Losses fall over decades; log-likelihoods may be negative.
         if count == "epoch" and all((values > 0).all() for values in columns.values()):
             axes.set_yscale("log")
@@ -215,11 +215,11 @@ def _draw_curve(
         width = number(float(np.nanmedian(curve.high - curve.low)) / 2)
         caption += f" The band is typically ± {width} wide."
     with _chart(charts, f"{kind}-{curve.of}", title, caption, x, y) as axes:
-        draw.plot_curve(axes, curve.grid, curve.value, label="model")
+        plot_curve(axes, curve.grid, curve.value, label="model")
         if curve.low is not None and curve.high is not None:
-            draw.plot_band(axes, curve.grid, curve.low, curve.high, label=findings.band)
+            plot_band(axes, curve.grid, curve.low, curve.high, label=findings.band)
         # A force that is constant but for noise should look constant.
-        draw.widen_to_scale(axes, curve.value)
+        widen_to_scale(axes, curve.value)
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def inline_svg(figure: Figure, *, name: str) -> tuple[str, Markup]:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
-    for color, variable in zip(_COLORS, _VARIABLES, strict=True):
+    for color, variable in _VARIABLES.items():
         text = text.replace(color, f"var({variable})")
     # Groups such as axes_1 have the same identifier in every figure; nothing refers to them.
     text = re.sub(r'<g id="[^"]*">', "<g>", text)
@@ -290,3 +290,64 @@ def _label(name: str) -> str:
     """A name from a file as the text of a figure, where a dollar sign would begin a formula."""
     short = name if len(name) <= 24 else name[:23] + "…"
     return short.replace("$", r"\$")
+
+
+Column = Float[np.ndarray, "points"]
+
+MOST_POINTS, MOST_STEPS, MOST_CONTACTS = 600, 1500, 200
+"""Samples, steps of a curve and contacts that are drawn, evenly chosen: more cannot be told apart."""
+
+
+def thinned(most: int, *columns: Column) -> list[Float[np.ndarray, "fewer"]]:
+    """Evenly spaced entries, at most `most` of them.
+
+    Example:
+        >>> thinned(3, np.arange(7.0))[0].tolist()
+        [0.0, 3.0, 6.0]
+    """
+    stride = -(-len(columns[0]) // most)
+    return [column[::stride] for column in columns]
+
+
+def plot_samples(
+    axes: Axes, x: Column, y: Column, *, label: str, color: str = POINTS, size: float = 3.5
+) -> None:
+    """Measured samples as points."""
+    axes.plot(*thinned(MOST_POINTS, x, y), **DATA | {"color": color, "markersize": size}, label=label)
+
+
+def plot_curve(
+    axes: Axes, x: Column, y: Column, *, label: str, color: str = PALETTE["blue"], dash: Any = "-"
+) -> None:
+    """A curve of a model."""
+    axes.plot(*thinned(MOST_STEPS, x, y), color=color, linestyle=dash, linewidth=1.4, label=label)
+
+
+def plot_band(axes: Axes, x: Column, low: Column, high: Column, *, label: str) -> None:
+    """A band between two curves."""
+    x, low, high = thinned(MOST_STEPS, x, low, high)
+    axes.fill_between(x, low, high, color=PALETTE["blue"], alpha=0.25, linewidth=0, label=label)
+
+
+def mark_contacts(axes: Axes, times: Column) -> None:
+    """A dashed line at the time of every contact."""
+    for index, time in enumerate(times[:MOST_CONTACTS]):
+        # One entry in the legend for all of them.
+        label = "contact" if index == 0 else None
+        axes.axvline(time, color=PALETTE["vermilion"], linestyle=(0, (4, 3)), linewidth=1.0, label=label)
+
+
+def limit_to_data(axes: Axes, data: Sequence[np.ndarray]) -> None:
+    """Show the range of the data and half as much beyond: a diverging forecast must not squeeze them."""
+    values = np.concatenate(data)
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    margin = 0.5 * max(high - low, 1e-9)
+    axes.set_ylim(max(axes.get_ylim()[0], low - margin), min(axes.get_ylim()[1], high + margin))
+
+
+def widen_to_scale(axes: Axes, values: np.ndarray) -> None:
+    """Show at least a fifth of the typical value: a quantity that hardly varies should look constant."""
+    middle = float(np.nanmedian(values))
+    half = max(0.1 * abs(middle), 0.55 * float(np.nanmax(values) - np.nanmin(values)))
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, middle - half), max(high, middle + half))

@@ -26,21 +26,11 @@ def write_report(directory: Path, out: Path) -> int:
         directory: written by `carom fit`.
         out: the HTML file, replaced if it exists.
     """
-    text = report_html(read_findings(directory)).encode()
-    if len(text) > MOST_BYTES:
-        raise InputError(
-            f"{out}: the page would have {len(text)} bytes, more than {MOST_BYTES}; fit a shorter recording."
-        )
-    write_whole(out, text)
-    return len(text)
-
-
-def report_html(findings: Findings) -> str:
-    """The whole document."""
+    findings = read_findings(directory)
     futures = [part.future.position for part in findings.fit.split.held_out]
     # The error of always predicting the mean, to compare the forecasts with.
     spread = float(np.nanstd(np.concatenate([future.ravel() for future in futures]))) if futures else 0.0
-    return page_environment().get_template("fit.html").render(
+    text = page_environment().get_template("fit.html").render(
         version=__version__,
         findings=findings,
         fit=findings.fit,
@@ -56,6 +46,13 @@ def report_html(findings: Findings) -> str:
         scene=scene_html(findings),
         charts=fit_charts(findings),
     )  # fmt: skip
+    page = text.encode()
+    if len(page) > MOST_BYTES:
+        raise InputError(
+            f"{out}: the page would have {len(page)} bytes, more than {MOST_BYTES}; fit a shorter recording."
+        )
+    write_whole(out, page)
+    return len(page)
 
 
 def sample_counts(findings: Findings) -> dict[str, int]:

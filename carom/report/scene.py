@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from markupsafe import Markup
 
-from carom.plotting.scenes import View, behind, body_radii, solids, view_of, widened
+from carom.plotting.scenes import View, body_radii, polygon, solids, view_of, widened
 from carom.report.findings import Findings
 from carom.report.page import part_html
 
@@ -63,7 +63,7 @@ def scene_html(findings: Findings) -> Markup:
     scale = BOX / float(np.ptp(view, axis=1).max())
     # Walls reach beyond the view, where the element is wider than the picture.
     around = view + BEYOND * np.ptp(view) * np.array([-1.0, 1.0])
-    outlines = [_pixels(behind(wall, around), view, scale) for wall in walls]
+    outlines = [_pixels(polygon(around, behind=wall), view, scale) for wall in walls]
     picture = {
         "size": np.round(scale * np.ptp(view, axis=1)).tolist(),
         "radii": np.round(scale * radii, 1).tolist(),

@@ -13,24 +13,21 @@ from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
 from carom.execution.executor import AbstractExecutor, ProgressCallback
 from carom.execution.tasks import Task, local_executor, run_tasks
-from carom.reproduction.bodies.figures import write_bodies_figures
-from carom.reproduction.bodies.run import bodies_tasks
+from carom.reproduction.bodies.run import bodies_tasks, write_bodies_figures
 from carom.reproduction.bodies.tables import restitution_table
 from carom.reproduction.measured import tables as measured
 from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
-from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, REPORTED_SEED
-from carom.reproduction.paper.figures import write_animations, write_figures
-from carom.reproduction.paper.protocols import PROTOCOLS, Protocol
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, PROTOCOLS, REPORTED_SEED, Protocol
+from carom.reproduction.paper.figures import write_figures
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan
 from carom.reproduction.paper.tables import fits_of, overview_table
 from carom.reproduction.recipe.classifier import classifier_tasks
 from carom.reproduction.recipe.configuration import plan_grid
-from carom.reproduction.recipe.figures import write_grid_figure
 from carom.reproduction.recipe.run import experiment_tasks, grid_tasks
-from carom.reproduction.recipe.tables import classifier_table, errors_table, grid_table
+from carom.reproduction.recipe.tables import classifier_table, errors_table, grid_table, write_grid_figure
 from carom.storage.atomic import locked, make_folder, remove_leftovers
 
 FIGURES = "figures"
@@ -137,10 +134,6 @@ def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
 
 
-def _grid_tasks(request: Request, folder: Path) -> Sequence[Task]:
-    return grid_tasks(plan_grid(request.names, quick=request.quick), request.seeds, folder)
-
-
 def _draw_paper(
     results: Results, request: Request, folder: Path, out: Path, executor: AbstractExecutor
 ) -> None:
@@ -154,7 +147,6 @@ def _draw_paper(
 
 def _draw_part(fits: pl.DataFrame, folder: Path, figures: Path, report: ProgressCallback) -> None:
     write_figures(fits, folder, figures)
-    write_animations(fits, folder, figures)
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -175,7 +167,9 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "grid": Subject(
         "grid.json",
-        _grid_tasks,
+        lambda request, folder: grid_tasks(
+            plan_grid(request.names, quick=request.quick), request.seeds, folder
+        ),
         grid_table,
         lambda results, request, folder, out, executor: write_grid_figure(results.rows, out / FIGURES),
         named=True,

@@ -1,4 +1,4 @@
-"""The fits of a sweep, all checked before the first one starts."""
+"""The fits of a sweep: of a grid, all checked before the first one starts, or as a study suggests them."""
 
 import math
 import re
@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from carom.data import Recording, SystemFile, read_described
 from carom.errors import InputError
+from carom.execution.cluster import optional_module
 from carom.fits import recording_hash
 from carom.fits.options import FitOptions
 from carom.fits.plan import plan_fit
 from carom.storage.fingerprint import fingerprint
 from carom.storage.input_file import complaint
-from carom.sweeps.sweep_file import Range, Sweep
+from carom.sweeps.sweep_file import Range, Study, Sweep
 
 MAXIMUM_FITS = 100_000
 _MAXIMUM_CORNERS = 4096
@@ -136,3 +138,58 @@ def _short(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "nothing"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Values of the options that vary, and the mean held-out error of its fits; None where one has none."""
+
+    number: int
+    varied: dict[str, Any]
+    value: float | None = None
+
+
+class OptunaStudy:
+    """Suggests trials and learns from their errors."""
+
+    def __init__(self, study: Study):
+        optuna = optional_module("optuna", purpose="A study", extra="cluster")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        sampler = optuna.samplers.TPESampler if study.sampler == "tpe" else optuna.samplers.RandomSampler
+        self._optuna = optuna
+        self._study = optuna.create_study(sampler=sampler(seed=study.seed))
+        self._settings, self._space = study, study.space
+        self._distributions = {name: self._distribution(part) for name, part in self._space.items()}
+
+    def batches(self) -> Iterator[list[Trial]]:
+        """Trials that may run side by side; report all of them before the next batch."""
+        for begin in range(0, self._settings.trials, self._settings.batch):
+            count = min(self._settings.batch, self._settings.trials - begin)
+            suggested = [self._study.ask(self._distributions) for _ in range(count)]
+            yield [Trial(trial.number, self._values(trial.params)) for trial in suggested]
+
+    def report(self, trial: Trial, errors: list[float | None]) -> Trial:
+        """Report the held-out errors of a trial's fits."""
+        known = [error for error in errors if error is not None]
+        # A mean over fewer fits would favour trials whose hard cases failed.
+        if len(known) < len(errors):
+            self._study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
+            return trial
+        value = fmean(known)
+        self._study.tell(trial.number, value)
+        return Trial(trial.number, trial.varied, value)
+
+    def _distribution(self, part: Range | tuple[Any, ...]) -> Any:
+        distributions = self._optuna.distributions
+        if not isinstance(part, Range):
+            # By number, as Optuna has no categories that are lists.
+            return distributions.CategoricalDistribution(tuple(range(len(part))))
+        if isinstance(part.low, int):
+            return distributions.IntDistribution(part.low, int(part.high), log=part.log)
+        return distributions.FloatDistribution(part.low, part.high, log=part.log)
+
+    def _values(self, suggested: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: suggested[name] if isinstance(part, Range) else part[suggested[name]]
+            for name, part in self._space.items()
+        }

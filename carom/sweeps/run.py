@@ -27,8 +27,7 @@ from carom.storage.atomic import (
     remove_leftovers,
     write_whole,
 )
-from carom.sweeps.planning import Planner, SweepFit, data_fingerprint
-from carom.sweeps.study import OptunaStudy, Trial
+from carom.sweeps.planning import OptunaStudy, Planner, SweepFit, Trial, data_fingerprint
 from carom.sweeps.sweep_file import Sweep
 
 ROWS = "rows"
@@ -255,10 +254,17 @@ def run_sweep(
         total = sweep.study.trials * len(sweep.recordings) * len(sweep.seeds)
     with folder_made(out / ROWS), locked(out):
         work = _Work(out, executor, again, total, progress)
-        if study is None:
-            result = SweepResult(tuple(map(Line, grid, work.rows(grid))), (), work.made)
-        else:
-            result = _run_study(study, planner, work)
+        lines, trials = list(map(Line, grid, work.rows(grid))), []
+        for batch in study.batches() if study else ():
+            assert study
+            fits = [(trial, fit) for trial in batch for fit in planner.fits(trial.varied)]
+            rows = work.rows([fit for _, fit in fits])
+            new = [Line(fit, row, trial.number) for (trial, fit), row in zip(fits, rows, strict=True)]
+            for trial in batch:
+                errors = [line.row["error"] for line in new if line.trial == trial.number]
+                trials.append(study.report(trial, errors))
+            lines += new
+        result = SweepResult(tuple(lines), tuple(trials), work.made)
         # Temporary files of workers that were killed; none is running any more.
         for directory in (out, out / ROWS):
             remove_leftovers(directory)
@@ -304,17 +310,3 @@ class _Work:
         self.done += len(fits)
         self.seen |= tasks.keys()
         return [stored[fit.fingerprint] for fit in fits]
-
-
-def _run_study(study: OptunaStudy, planner: Planner, work: _Work) -> SweepResult:
-    lines: list[Line] = []
-    trials: list[Trial] = []
-    for batch in study.batches():
-        fits = [(trial, fit) for trial in batch for fit in planner.fits(trial.varied)]
-        rows = work.rows([fit for _, fit in fits])
-        new = [Line(fit, row, trial.number) for (trial, fit), row in zip(fits, rows, strict=True)]
-        for trial in batch:
-            errors = [line.row["error"] for line in new if line.trial == trial.number]
-            trials.append(study.report(trial, errors))
-        lines += new
-    return SweepResult(tuple(lines), tuple(trials), work.made)

@@ -7,11 +7,6 @@ from annotated_types import Ge, Gt
 
 from carom.validation import require_valid
 
-Touch = Literal["observed", "none"]
-Schedule = Literal["constant", "cosine"]
-Reduction = Literal["mean", "sum"]
-ContactInputs = Literal["observed", "predicted"]
-
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -40,11 +35,11 @@ class TrainingSettings:
     batch_size: Annotated[int, Ge(1)] = 32
     epochs: Annotated[int, Ge(1)] = 600
     learning_rate: Annotated[float, Gt(0)] = 1e-2
-    schedule: Schedule = "cosine"
+    schedule: Literal["constant", "cosine"] = "cosine"
     l2: Annotated[float, Ge(0)] = 1e-4
-    reduction: Reduction = "sum"
-    contact_inputs: ContactInputs = "observed"
-    touch: Touch = "observed"
+    reduction: Literal["mean", "sum"] = "sum"
+    contact_inputs: Literal["observed", "predicted"] = "observed"
+    touch: Literal["observed", "none"] = "observed"
 
     def __post_init__(self):
         require_valid(self)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from carom.evaluation.statistics import paired, rank_probability, share_with_interval, welch
-from carom.evaluation.tables import Summary, summarize
+from carom.evaluation.tables import Summary, paired, rank_probability, share_with_interval, summarize, welch
 
 
 def test_welch_is_the_test_on_the_samples():

@@ -115,7 +115,7 @@ def test_workers_stay_for_the_next_tasks_and_end_with_the_executor(tmp_path):
             os.kill(process, 0)
 
 
-@pytest.mark.skipif(sys.platform != "linux" or available_cores() < 2, reason="needs two cores and Linux")
+@pytest.mark.skipif(sys.platform != "linux" or len(available_cores()) < 2, reason="needs two cores and Linux")
 def test_workers_have_cores_of_their_own():
     first, second = run_tasks([Task(cores), Task(cores)], workers=2)
     assert first

@@ -6,7 +6,7 @@ from PIL import Image
 
 from carom.data import Run
 from carom.mechanics import Scene, Wall
-from carom.plotting.scenes import behind, body_radii, section, solids, view_of, write_run_picture
+from carom.plotting.scenes import body_radii, polygon, solids, view_of, write_run_picture
 from carom.systems import BallBox, Billiards, NewtonsCradle, Stairs
 
 
@@ -40,14 +40,14 @@ def test_a_solid_inside_a_view():
         return 0.5 * abs(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)))
 
     slant = (np.sqrt(0.5), np.sqrt(0.5))
-    assert area(behind(((slant, np.sqrt(0.5)),), view)) == pytest.approx(0.5)
-    assert area(behind((((1.0, 0.0), 0.5), ((0.0, 1.0), 0.5)), view)) == pytest.approx(0.25)
-    assert len(behind((((1.0, 0.0), -1.0),), view)) == 0
+    assert area(polygon(view, behind=((slant, np.sqrt(0.5)),))) == pytest.approx(0.5)
+    assert area(polygon(view, behind=(((1.0, 0.0), 0.5), ((0.0, 1.0), 0.5)))) == pytest.approx(0.25)
+    assert len(polygon(view, behind=(((1.0, 0.0), -1.0),))) == 0
     random = np.random.default_rng(0)
     for _ in range(20):
         angle, offset = random.uniform(0, 2 * np.pi), random.uniform(-0.5, 1.0)
         normal = (float(np.cos(angle)), float(np.sin(angle)))
-        corners = behind(((normal, offset),), view)
+        corners = polygon(view, behind=((normal, offset),))
         points = random.uniform(size=(20_000, 2))
         share = (points @ normal <= offset).mean()
         assert (area(corners) if len(corners) else 0.0) == pytest.approx(share, abs=0.015)
@@ -56,15 +56,15 @@ def test_a_solid_inside_a_view():
 def test_planes_through_a_box():
     """A face, a hexagon through the middle, and nothing."""
     cube = np.array([[0.0, 1.0]] * 3)
-    face = section(((0.0, 0.0, 1.0), 0.0), cube)
+    face = polygon(cube, on=(((0.0, 0.0, 1.0), 0.0),))
     assert sorted(map(tuple, face)) == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
     # Around the face, corner by corner: neighbours are 1 apart.
     np.testing.assert_allclose(np.linalg.norm(face - np.roll(face, 1, axis=0), axis=1), 1)
     diagonal = 1 / np.sqrt(3)
-    hexagon = section(((diagonal,) * 3, 1.5 * diagonal), cube)
+    hexagon = polygon(cube, on=(((diagonal,) * 3, 1.5 * diagonal),))
     assert len(hexagon) == 6
     np.testing.assert_allclose(np.linalg.norm(hexagon - np.roll(hexagon, 1, axis=0), axis=1), np.sqrt(0.5))
-    assert len(section(((0.0, 0.0, 1.0), 2.0), cube)) == 0
+    assert len(polygon(cube, on=(((0.0, 0.0, 1.0), 2.0),))) == 0
 
 
 def test_a_view_reaches_out_to_walls_that_are_near():

@@ -12,7 +12,7 @@ from carom.errors import InputError
 from carom.execution import cluster as cluster_module
 from carom.execution.cluster import ClusterSettings, DaskExecutor, Slurm, run_on_worker, slurm_cluster
 from carom.execution.executor import LocalExecutor
-from carom.sweeps.study import OptunaStudy
+from carom.sweeps.planning import OptunaStudy
 from carom.sweeps.sweep_file import RangesTable, Study
 from tests.sweeps.conftest import SWEEP, run, tables
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from carom.estimation import Settings
 from carom.systems import AbstractSystem, BallBox, Billiards, Stairs, fitting_radius
 
@@ -43,6 +45,21 @@ class Estimation:
     @property
     def settings(self) -> Settings:
         return MASS_FIT if self.quantity == "masses" else RESTITUTION_FIT
+
+    @property
+    def bodies(self) -> tuple[int | None, ...]:
+        """Those that the estimates belong to."""
+        return (2, 3, 4, 5) if self.quantity == "masses" else (None,)
+
+    @property
+    def truth(self) -> tuple[float, ...]:
+        """The restitution; or the masses of bodies 2 to 5 over that of body 1."""
+        return MASSES[1:] if self.quantity == "masses" else (self.restitution,)
+
+    def error(self, estimates: np.ndarray) -> float:
+        """The largest error, absolute or relative."""
+        unit = self.truth if self.quantity == "masses" else 1.0
+        return float(np.max(np.abs(estimates - self.truth) / unit))
 
 
 ESTIMATIONS = (

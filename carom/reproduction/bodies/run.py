@@ -1,27 +1,27 @@
-"""Learning restitution, ratios of masses and a field from short trajectories of many balls."""
+"""Many bodies: restitution, ratios of masses and a field from short trajectories, and pictures of scenes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from carom.data import Recording, Run, add_noise
-from carom.estimation import Fit, fit_recording
+from carom.data import Recording, Run, add_noise, simulate
+from carom.estimation import fit_recording
 from carom.evaluation import paper_rmse, position_rmse
 from carom.evaluation.oracle import fit_ball_oracle
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
 from carom.models import Mechanism, forecast, in_scene
+from carom.plotting.scenes import write_run_picture
 from carom.reproduction.bodies import configuration as config
-from carom.reproduction.recipe.run import fit_metrics
+from carom.reproduction.scores import fit_metrics, stack_states
 from carom.storage.fingerprint import fingerprint
-from carom.systems import BallBox, Billiards
+from carom.systems import AbstractBoxedBalls, BallBox, Billiards
 from carom.types import State
 
 
@@ -50,65 +50,43 @@ def short_trajectories(
 ) -> tuple[Recording, State]:
     """Short runs from random start states, and these states; every seed has states and noise of its own."""
     random = np.random.default_rng(seed)
-    starts = _stacked([system.random_start(int(number)) for number in random.integers(0, 2**31, count)])
+    starts = stack_states([system.random_start(int(number)) for number in random.integers(0, 2**31, count)])
     motions = system.motions(starts, steps=steps, step_size=step_size)
     time = step_size * np.arange(steps + 1)
     runs = tuple(Run(time, motions.position[:, run], motions.velocity[:, run], None) for run in range(count))
     return add_noise(Recording(runs, step_size, system.scene()), noise, seed=seed), starts
 
 
-def _stacked(states: Sequence[State]) -> State:
-    return jax.tree.map(lambda *parts: jnp.asarray(np.stack([np.asarray(x) for x in parts])), *states)
-
-
 def estimate(task: config.Estimation, seeds: Sequence[int], report: ProgressCallback) -> Result:
     """One fit per seed, each with starts and noise of its own, beside the oracle."""
-    keys = {"experiment": task.quantity, "true_restitution": task.restitution, "noise": task.noise}
+    known = {"experiment": task.quantity, "true_restitution": task.restitution, "noise": task.noise}
     rows = []
     for number, seed in enumerate(seeds):
         recording, starts = short_trajectories(task.system, seed=seed, noise=task.noise)
         assert recording.scene is not None
         # The scene states what is known; what is to be estimated starts at a default.
-        known = replace(recording.scene, restitution=1.0, masses=())
-        fit = fit_recording(recording.with_scene(known), task.settings)
-        rows += _estimates(task, keys | {"seed": seed, "model": "carom"}, fit)
-        rows += _oracle(task, keys | {"seed": seed, "model": "oracle"}, recording, starts)
+        scene = replace(recording.scene, restitution=1.0, masses=())
+        fit = fit_recording(recording.with_scene(scene), task.settings)
+        # Parameters are named in words that begin so.
+        beginning = "mass" if task.quantity == "masses" else task.quantity
+        found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
+        estimates = np.array([np.nan if one.value is None else one.value for one in found])
+        carom, oracle = ({**known, "seed": seed, "model": model} for model in ("carom", "oracle"))
+        rows += tidy_rows(carom, {"error": task.error(estimates)} | fit_metrics(fit))
+        best = fit_oracle_to(task, recording, starts)
+        rows += tidy_rows(oracle, {"error": task.error(best)})
+        for body, one, value, true in zip(task.bodies, found, best, task.truth, strict=True):
+            covered = one.low is not None and one.high is not None and bool(one.low <= true <= one.high)
+            metrics = {"estimate": one.value, "standard_error": one.standard_error, "covered": covered}
+            rows += tidy_rows(carom | {"body": body}, metrics)
+            rows += tidy_rows(oracle | {"body": body}, {"estimate": float(value)})
         report((number + 1) / len(seeds))
     return {"rows": rows}
 
 
-def _estimates(task: config.Estimation, keys: dict[str, Any], fit: Fit) -> list[dict[str, Any]]:
-    # Parameters are named in words that begin so.
-    beginning = "mass" if task.quantity == "masses" else task.quantity
-    found = [parameter for parameter in fit.parameters if parameter.name.startswith(beginning)]
-    estimates = np.array([np.nan if one.value is None else one.value for one in found])
-    rows = tidy_rows(keys, {"error": _largest_error(task, estimates)} | fit_metrics(fit))
-    for keys_of, one, true in zip(_bodies(task, keys), found, _truth(task), strict=True):
-        covered = one.low is not None and one.high is not None and bool(one.low <= true <= one.high)
-        metrics = {"estimate": one.value, "standard_error": one.standard_error, "covered": covered}
-        rows += tidy_rows(keys_of, metrics)
-    return rows
-
-
-def _bodies(task: config.Estimation, keys: dict[str, Any]) -> list[dict[str, Any]]:
-    """The keys of every estimate: masses are those of bodies 2 to 5, over that of body 1."""
-    return [keys | {"body": body} for body in (2, 3, 4, 5)] if task.quantity == "masses" else [keys]
-
-
-def _truth(task: config.Estimation) -> np.ndarray:
-    return np.array(config.MASSES[1:]) if task.quantity == "masses" else np.array([task.restitution])
-
-
-def _largest_error(task: config.Estimation, estimates: np.ndarray) -> float:
-    truth = _truth(task)
-    return float(np.max(np.abs(estimates - truth) / (truth if task.quantity == "masses" else 1)))
-
-
-def _oracle(
-    task: config.Estimation, keys: dict[str, Any], recording: Recording, starts: State
-) -> list[dict[str, Any]]:
+def fit_oracle_to(task: config.Estimation, recording: Recording, starts: State) -> np.ndarray:
     """The true equations and start states, with these parameters alone fitted."""
-    system, truth = task.system, _truth(task)
+    system, truth = task.system, np.array(task.truth)
 
     def with_masses(logarithms: np.ndarray) -> Billiards:
         return replace(system, ball_masses=(1.0, *np.exp(logarithms).tolist()))
@@ -117,14 +95,9 @@ def _oracle(
         return replace(system, restitution=float(np.clip(values[0], 0, 1)))
 
     if task.quantity == "masses":
-        found = np.exp(fit_ball_oracle(with_masses, np.log(truth), recording, starts))
-    else:
-        # The oracle may step over the bound; nobody may report e > 1.
-        found = np.clip(fit_ball_oracle(with_restitution, truth, recording, starts), 0, 1)
-    rows = tidy_rows(keys, {"error": _largest_error(task, found)})
-    for keys_of, value in zip(_bodies(task, keys), found, strict=True):
-        rows += tidy_rows(keys_of, {"estimate": float(value)})
-    return rows
+        return np.exp(fit_ball_oracle(with_masses, np.log(truth), recording, starts))
+    # The oracle may step over the bound; nobody may report e > 1.
+    return np.clip(fit_ball_oracle(with_restitution, truth, recording, starts), 0, 1)
 
 
 def transfer(name: str, seeds: Sequence[int], report: ProgressCallback) -> Result:
@@ -160,7 +133,7 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
     steps, system = round(config.TRANSFER_SECONDS / setting.step_size), setting.system
     # Trajectories draw the numbers of their starts below 2³¹.
     starts = [system.random_start(2**31 + 1000 * seed + number) for number in range(config.TRANSFER_STARTS)]
-    stacked = _stacked(starts)
+    stacked = stack_states(starts)
     truth = system.motions(stacked, steps=steps, step_size=setting.step_size)
     predicted = jax.vmap(lambda start: forecast(model, start, steps))(stacked)
     errors = []
@@ -169,3 +142,21 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
         true = State(*(jnp.asarray(part[:, number]) for part in truth))
         errors.append({"paper_rmse": paper_rmse(one, true), "position_rmse": position_rmse(one, true)})
     return errors
+
+
+def write_bodies_figures(folder: Path) -> list[Path]:
+    """Simulate and draw all scenes; returns the paths of the PNG files and animations."""
+    written = []
+    for name, (system, steps, title) in config.SCENES.items():
+        boxed = isinstance(system, AbstractBoxedBalls)
+        # The same picture every time.
+        start = system.random_start(seed=0) if boxed else system.start
+        recording = simulate(system, steps=steps, step_size=config.STEP_SIZE, starts=[start])
+        assert recording.scene is not None
+        pictures = {folder / f"{name}.png": title}
+        if name in config.ANIMATED:
+            pictures[folder / f"{name}.gif"] = ""
+        for path, heading in pictures.items():
+            write_run_picture(recording.runs[0], recording.scene, path, title=heading)
+        written += pictures
+    return written

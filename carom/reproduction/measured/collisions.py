@@ -134,10 +134,13 @@ def _forecasts(
 
 def with_constant(model: Mechanism, restitution: float) -> Mechanism:
     """The same model with one e at all speeds."""
-    law = ConstantRestitution(jnp.full(len(model.geometry), restitution, jnp.float32))
-    return eqx.tree_at(
-        lambda m: m.restitution, model, law, is_leaf=lambda x: isinstance(x, AbstractRestitution)
-    )
+    return with_law(model, ConstantRestitution(jnp.full(len(model.geometry), restitution, jnp.float32)))
+
+
+def with_law(model: Mechanism, law: AbstractRestitution) -> Mechanism:
+    """The same model with another law of restitution."""
+    is_law = lambda part: isinstance(part, AbstractRestitution)  # noqa: E731
+    return eqx.tree_at(lambda m: m.restitution, model, law, is_leaf=is_law)
 
 
 def best_constant(

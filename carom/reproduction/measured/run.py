@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from carom.contact_laws import AbstractRestitution
 from carom.data import Recording, Run
 from carom.errors import InputError
 from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
@@ -28,7 +26,7 @@ from carom.reproduction.measured import recordings
 from carom.reproduction.measured.collisions import Collision
 from carom.reproduction.measured.configuration import MASKED, RIDERS, SERIES, STRETCH
 from carom.reproduction.measured.recordings import Check
-from carom.reproduction.recipe.run import fit_metrics, parameter_metrics
+from carom.reproduction.scores import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.storage.result_file import read_arrays, write_arrays
 from carom.types import State
@@ -186,9 +184,7 @@ def _law_model(fit: Fit) -> Mechanism:
     # The first parameter of that name is the level of the law.
     level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
     law = jax.tree.map(lambda terms: terms.at[(0,) * terms.ndim].set(level), fit.model.restitution)
-    return eqx.tree_at(
-        lambda m: m.restitution, fit.model, law, is_leaf=lambda x: isinstance(x, AbstractRestitution)
-    )
+    return lines.with_law(fit.model, law)
 
 
 def _mass_ratio(model: Mechanism) -> float:

@@ -11,8 +11,8 @@ import numpy as np
 
 from carom.data import Recording, Run, add_noise
 from carom.data.recording import run_from_trajectory
-from carom.reproduction.paper.experiments import Experiment
-from carom.reproduction.paper.protocols import POINTS, Protocol
+from carom.reproduction.paper.experiments import POINTS, Experiment, Protocol
+from carom.reproduction.scores import single
 from carom.systems import AbstractBoxedBalls, AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
 from carom.types import State, Trajectory
 
@@ -154,8 +154,3 @@ def held_out_starts(
         State(jnp.asarray(q[:, None], jnp.float32), jnp.asarray(v[:, None], jnp.float32))
         for q, v in zip(positions, velocities, strict=True)
     ]
-
-
-def single(state: State) -> State:
-    """A state in the precision of forecasts."""
-    return jax.tree.map(lambda x: x.astype(jnp.float32), state)

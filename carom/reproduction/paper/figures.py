@@ -29,10 +29,10 @@ Places = Float[np.ndarray, "samples points 2"]
 
 
 def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]:
-    """Draw all experiments of some results; returns the paths of the PNG files.
+    """Draw all experiments of some results; returns the paths of the PNG files and animations.
 
-    A figure is written as `<experiment>.<protocol>.png` and `.svg`, ablations and claims as
-    `ablations.png`.
+    A figure is written as `<experiment>.<protocol>.png` and `.svg`, ablations and claims as `ablations.png`,
+    and an animation of ball and cradle as `<experiment>.<protocol>.gif`.
 
     Arguments:
         fits: as `carom.reproduction.paper.tables.fits_of` gives them.
@@ -40,17 +40,19 @@ def write_figures(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]
         figures: where the figures go.
     """
     written, ablations = [], {}
-    for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
-        errors = load_errors(fits, experiment, protocol)
-        if not ALL[experiment].printed:
-            ablations[ALL[experiment].label] = errors
-            continue
-        group = load_trials(fits, trials, experiment, protocol)
-        with figure_style():
-            figure = draw_experiment(group, errors, experiment, protocol)
-            written.append(save_figure(figure, figures / f"{experiment}.{protocol}"))
-    if ablations:
-        with figure_style():
+    with figure_style():
+        for name, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
+            errors = load_errors(fits, name, protocol)
+            if not ALL[name].printed:
+                ablations[ALL[name].label] = errors
+                continue
+            group, stem = load_trials(fits, trials, name, protocol), figures / f"{name}.{protocol}"
+            written.append(save_figure(draw_experiment(group, errors, name, protocol), stem))
+            if name in ANIMATED:
+                written.append(figures / f"{name}.{protocol}.gif")
+                title = f"{EXPERIMENTS[name].title}, protocol “{protocol}”"
+                _animate(group, title, ANIMATED[name], written[-1])
+        if ablations:
             written.append(save_figure(draw_ablations(ablations), figures / ABLATIONS_NAME))
     return written
 
@@ -149,18 +151,6 @@ def _mark(marker: str, label: str, size: float, *, color: str = "black", face: s
     return Line2D([], [], label=label, color=color, **shape)
 
 
-def write_animations(fits: pl.DataFrame, trials: Path, figures: Path) -> list[Path]:
-    """Write `<experiment>.<protocol>.gif` for ball and cradle, as `write_figures` does; returns the paths."""
-    written = []
-    for experiment, protocol in fits.select("experiment", "protocol").unique(maintain_order=True).rows():
-        if experiment in ANIMATED:
-            written.append(figures / f"{experiment}.{protocol}.gif")
-            title = f"{EXPERIMENTS[experiment].title}, protocol “{protocol}”"
-            group = load_trials(fits, trials, experiment, protocol)
-            _animate(group, title, ANIMATED[experiment], written[-1])
-    return written
-
-
 def _animate(group: Trials, title: str, height: float, path: Path) -> None:
     """About ten seconds, whatever the motion takes; every model by the seed with the median error.
 
@@ -172,28 +162,27 @@ def _animate(group: Trials, title: str, height: float, path: Path) -> None:
     for name, trial in group.items():
         motions[name] = _places(trial.forecast[0])
         titles[name] = f"{name.replace(' (', chr(10) + '(')}\nseed {trial.seeds[trial.median_index]}"
-    with figure_style():
-        figure = Figure(figsize=(1.6 * len(motions), height + 0.85), dpi=100)
-        panels = figure.subplots(1, len(motions), squeeze=False)[0]
-        top = height / (height + 0.85)
-        figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=top, wspace=0.04)
-        drawn = []
-        for axes, (name, motion) in zip(panels, motions.items(), strict=True):
-            _draw_frame(axes, truth)
-            axes.set_title(titles[name], fontsize=8, linespacing=1.1)
-            # Drawn first, so that the model lies over the truth and not under it.
-            outline = {"markerfacecolor": "none", "markeredgecolor": GHOST, "color": GHOST}
-            drawn.append((axes.plot([], [], "-o", markersize=15, **outline)[0], truth))
-            drawn.append((axes.plot([], [], "-o", markersize=15, color=line_style(name).color)[0], motion))
-        clock = figure.text(0.012, 0.97, "", fontsize=9, va="top")
+    figure = Figure(figsize=(1.6 * len(motions), height + 0.85), dpi=100)
+    panels = figure.subplots(1, len(motions), squeeze=False)[0]
+    top = height / (height + 0.85)
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=top, wspace=0.04)
+    drawn = []
+    for axes, (name, motion) in zip(panels, motions.items(), strict=True):
+        _draw_frame(axes, truth)
+        axes.set_title(titles[name], fontsize=8, linespacing=1.1)
+        # Drawn first, so that the model lies over the truth and not under it.
+        outline = {"markerfacecolor": "none", "markeredgecolor": GHOST, "color": GHOST}
+        drawn.append((axes.plot([], [], "-o", markersize=15, **outline)[0], truth))
+        drawn.append((axes.plot([], [], "-o", markersize=15, color=line_style(name).color)[0], motion))
+    clock = figure.text(0.012, 0.97, "", fontsize=9, va="top")
 
-        def show(sample: int) -> None:
-            clock.set_text(f"{title}, median seeds, t = {time[sample]:.2f} s")
-            for curve, places in drawn:
-                # What diverged is not drawn, and what left the picture is clipped.
-                curve.set_data(*np.where(np.isfinite(places[sample]), places[sample], np.nan).T)
+    def show(sample: int) -> None:
+        clock.set_text(f"{title}, median seeds, t = {time[sample]:.2f} s")
+        for curve, places in drawn:
+            # What diverged is not drawn, and what left the picture is clipped.
+            curve.set_data(*np.where(np.isfinite(places[sample]), places[sample], np.nan).T)
 
-        write_animation(figure, show, path, samples=len(time))
+    write_animation(figure, show, path, samples=len(time))
 
 
 def _places(position: Float[np.ndarray, "samples bodies 1"]) -> Places:

@@ -16,8 +16,7 @@ from matplotlib.ticker import LogLocator
 
 from carom.digits import number
 from carom.plotting.style import DATA, line, line_style, marked_line
-from carom.reproduction.paper.experiments import ALL, ORACLE
-from carom.reproduction.paper.protocols import PaperNumber
+from carom.reproduction.paper.experiments import ALL, ORACLE, PaperNumber
 from carom.reproduction.paper.run import trial_stem
 from carom.storage.result_file import read_arrays, unreadable
 from carom.systems import AbstractSystem, BouncingBall
@@ -39,7 +38,7 @@ class FinishedTrial:
         seeds: in the order of `errors` and of the arrays.
         errors: of every seed; infinite where the forecast diverged.
         paper: the printed number.
-        arrays: what `carom.reproduction.paper.scores.figure_arrays` kept; nothing of the oracle, and where
+        arrays: what `carom.reproduction.paper.run.figure_arrays` kept; nothing of the oracle, and where
             only errors are drawn.
     """
 

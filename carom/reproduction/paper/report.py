@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from carom.digits import number
 from carom.evaluation.results import Results
-from carom.evaluation.tables import Table, measured, median_text
+from carom.evaluation.tables import measured, median_text
 from carom.report.page import Section, figure_html, list_html, render_page, table_html
 from carom.reproduction.paper import tables
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, ORACLE
@@ -24,7 +24,7 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
 
     Arguments:
         results: as `carom reproduce` wrote them.
-        figures: where `write_figures` and `write_animations` have written; what is missing there is left out
+        figures: where `write_figures` has written; what is missing there is left out
             of the page, and the page says so.
         out: the HTML file.
         quick: whether training was shortened, so that the numbers must not be taken for results.
@@ -35,9 +35,11 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
     names = fits["experiment"].unique(maintain_order=True).to_list()
     warning = "The models were trained for two per cent of the epochs; these numbers are no results."
     sections = [
-        Section("summary", "What agrees", [*tables.findings(fits), *_html(tables.summary_tables(fits))]),
+        Section(
+            "summary", "What agrees", [*tables.findings(fits), *map(table_html, tables.summary_tables(fits))]
+        ),
         Section("reading", "How to read the numbers", [*texts["reading"], list_html(texts["protocols"])]),
-        Section("settings", "Which model gets what", _html(tables.hyperparameter_tables())),
+        Section("settings", "Which model gets what", [*map(table_html, tables.hyperparameter_tables())]),
     ]
     sections += [_section(fits.filter(experiment=name), name, figures, texts.get(name, [])) for name in names]
     if any(not ALL[name].printed for name in names):
@@ -61,10 +63,6 @@ def write_report(results: Results, figures: Path, out: Path, *, quick: bool = Fa
     )
     with atomic_write(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def _html(made: list[Table]) -> list[str | Markup]:
-    return [table_html(table) for table in made]
 
 
 def _overview(fits: pl.DataFrame) -> str:

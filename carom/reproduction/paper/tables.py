@@ -10,12 +10,28 @@ import polars as pl
 import carom.evaluation.tables as text
 from carom.digits import MISSING, number, signed
 from carom.errors import InputError
-from carom.evaluation import statistics
 from carom.evaluation.results import wide
-from carom.evaluation.statistics import LEVEL, Difference, paired, share_with_interval
-from carom.evaluation.tables import Cell, Table, cell, tabulate
-from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, ORACLE, OURS
-from carom.reproduction.paper.protocols import DATA, HYPERPARAMETERS, PROTOCOLS, PaperNumber
+from carom.evaluation.tables import (
+    LEVEL,
+    Cell,
+    Difference,
+    Table,
+    cell,
+    paired,
+    share_with_interval,
+    tabulate,
+)
+from carom.reproduction.paper.experiments import (
+    ALL,
+    DATA,
+    EXPERIMENTS,
+    HYPERPARAMETERS,
+    NO_TOUCH,
+    ORACLE,
+    OURS,
+    PROTOCOLS,
+    PaperNumber,
+)
 
 LABELS = {"experiment": {name: experiment.label for name, experiment in ALL.items()}}
 _BY = {"experiment": "experiment", "model": "model"}
@@ -209,13 +225,13 @@ def hyperparameter_tables() -> list[Table]:
         for one in ALL.values()
     ]
     return [
-        _facts("Of all models under a protocol.", protocols),
-        _facts(
+        text.table_of("Of all models under a protocol.", protocols),
+        text.table_of(
             "Which model gets what. The hidden layer has 500 units; contact networks have two layers of 100 "
             "(relu), in CD-Lagrange on (Q_{n+1}, V), in ResNetContact on (q_n, v_n).",
             models,
         ),
-        _facts("Of every experiment.", experiments),
+        text.table_of("Of every experiment.", experiments),
     ]
 
 
@@ -240,11 +256,6 @@ def _fields(settings: Any, *left_out: str) -> dict[str, str]:
     }
 
 
-def _facts(caption: str, rows: list[dict[str, str]]) -> Table:
-    header = tuple(rows[0])
-    return Table(caption, header, tuple(tuple(row.get(name, MISSING) for name in header) for row in rows))
-
-
 def _models(fits: pl.DataFrame) -> list[pl.DataFrame]:
     return [group for _, group in fits.group_by("experiment", "model", maintain_order=True)]
 
@@ -261,10 +272,10 @@ def against(group: pl.DataFrame) -> str:
         return MISSING
     if error is None:
         # A single run has no error; only its place among ours can be judged.
-        p = statistics.rank_probability(errors.to_numpy(), value)
+        p = text.rank_probability(errors.to_numpy(), value)
         return f"above {text.share_text(errors < value)}, p = {p:.2f}"
     # The paper prints standard errors to one digit, which limits how sharp this can be.
-    found = statistics.welch(text.summarize(errors), value, error, PAPER_RUNS)
+    found = text.welch(text.summarize(errors), value, error, PAPER_RUNS)
     if found is None:
         return "diverged"
     word = "agrees" if found.p >= LEVEL else "lower" if found.value < 0 else "higher"

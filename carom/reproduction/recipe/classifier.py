@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Key
 
 from carom.data import Recording
 from carom.estimation import Fit, fit_recordings
-from carom.evaluation import contact_score, paper_rmse
+from carom.evaluation import paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
@@ -24,8 +24,8 @@ from carom.models import Mechanism, forecast_many
 from carom.models.base import Forecast
 from carom.models.contact_signal import CandidateContact
 from carom.reproduction.recipe import configuration as config
-from carom.reproduction.recipe.configuration import Case, ClassifierTraining
-from carom.reproduction.recipe.run import Metrics
+from carom.reproduction.recipe.configuration import Case
+from carom.reproduction.scores import Metrics, score_impacts, stack_states
 from carom.storage.fingerprint import fingerprint
 from carom.types import State
 
@@ -37,8 +37,10 @@ def classifier_tasks(
     tasks = []
     for case in cases:
         path = folder / f"{case.truth}.bounces-{case.bounces}.json"
-        numbers = config.HEIGHTS, config.CLASSIFIER_STARTS, config.CLASSIFIER_STEPS
-        mark = fingerprint(case, case.settings, seeds, *numbers)
+        numbers = [
+            value for name, value in vars(config).items() if name.startswith(("CLASSIFIER", "HEIGHTS"))
+        ]
+        mark = fingerprint(case, case.settings, seeds, numbers)
         arguments = case, tuple(seeds), checkpoint_directory(path)
         tasks.append(Task(_run_case, arguments, case.bounces + 5, path, mark))
     return tasks
@@ -49,7 +51,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
     fits = fit_recordings(recordings, case.settings, seeds=seeds, checkpoints=checkpoints)
     # Rough shares of the time.
     report(0.6)
-    classifiers = train_classifiers(fits, recordings, seeds, case.training)
+    classifiers = train_classifiers(fits, recordings, seeds)
     report(0.9)
     known = {"experiment": "classifier", "recipe": "carom", "truth": case.truth, "touch": "observed"}
     known |= {"noise": case.noise, "bounces": case.bounces}
@@ -57,7 +59,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
     for name, heights in config.HEIGHTS.items():
         starts = config.drops(np.random.default_rng(2021), config.CLASSIFIER_STARTS, heights)
         truth = case.motions(starts, steps=config.CLASSIFIER_STEPS)
-        stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *starts)
+        stacked = stack_states(starts)
         for seed, fit, classifier in zip(seeds, fits, classifiers, strict=True):
             forecasts = {
                 "gap": forecast_many(fit.model, stacked, config.CLASSIFIER_STEPS),
@@ -70,7 +72,7 @@ def _run_case(case: Case, seeds: tuple[int, ...], checkpoints: Path, report: Pro
 
 
 def train_classifiers(
-    fits: Sequence[Fit], recordings: Sequence[Recording], seeds: Sequence[int], training: ClassifierTraining
+    fits: Sequence[Fit], recordings: Sequence[Recording], seeds: Sequence[int]
 ) -> list[CandidateContact]:
     """The classifier of every fit, from its states and the recorded touch, by cross-entropy."""
     examples = []
@@ -85,22 +87,17 @@ def train_classifiers(
         examples.append((states, jax.vmap(fit.model.drift)(states), jnp.asarray(touch)))
     scene = fits[0].model.scene
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-    signals = eqx.filter_vmap(lambda key: CandidateContact(scene, hidden=training.hidden, key=key))(keys)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *examples)
-    train = eqx.filter_jit(eqx.filter_vmap(partial(_trained, training)))
-    trained = train(signals, stacked, keys)
-    return [
-        jax.tree.map(lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf, trained)
-        for i in range(len(fits))
-    ]
+    make = partial(CandidateContact, scene, hidden=config.CLASSIFIER_HIDDEN)
+    signals = eqx.filter_vmap(lambda key: make(key=key))(keys)
+    trained = eqx.filter_jit(eqx.filter_vmap(_trained))(signals, stack_states(examples), keys)
+    arrays, fixed = eqx.partition(trained, eqx.is_array)
+    return [eqx.combine(jax.tree.map(lambda leaf, i=i: leaf[i], arrays), fixed) for i in range(len(fits))]
 
 
-def _trained(
-    training: ClassifierTraining, signal: CandidateContact, examples, key: Key[Array, ""]
-) -> CandidateContact:
+def _trained(signal: CandidateContact, examples, key: Key[Array, ""]) -> CandidateContact:
     """One classifier after minibatch Adam."""
     # Decayed, unlike the paper's: the comparison is not about when training stops.
-    optimiser = optax.adam(optax.cosine_decay_schedule(training.rate, training.steps))
+    optimiser = optax.adam(optax.cosine_decay_schedule(config.CLASSIFIER_RATE, config.CLASSIFIER_UPDATES))
     parameters, fixed = eqx.partition(signal, eqx.is_inexact_array)
     count = len(examples[2])
 
@@ -110,14 +107,14 @@ def _trained(
 
     def step(carry, key):
         parameters, optimiser_state = carry
-        index = jax.random.randint(key, (min(training.batch, count),), 0, count)
+        index = jax.random.randint(key, (min(config.CLASSIFIER_BATCH, count),), 0, count)
         gradient = jax.grad(loss)(parameters, *jax.tree.map(lambda x: x[index], examples))
         with jax.numpy_dtype_promotion("standard"):  # Adam in Optax mixes integers and floats
             updates, optimiser_state = optimiser.update(gradient, optimiser_state)
         return (eqx.apply_updates(parameters, updates), optimiser_state), None
 
     carry = (parameters, optimiser.init(parameters))
-    (parameters, _), _ = jax.lax.scan(step, carry, jax.random.split(key, training.steps))
+    (parameters, _), _ = jax.lax.scan(step, carry, jax.random.split(key, config.CLASSIFIER_UPDATES))
     return eqx.combine(parameters, fixed)
 
 
@@ -147,7 +144,7 @@ def _metrics(predicted: Forecast, truth: Recording) -> Metrics:
     for index, run in enumerate(truth.runs):
         assert run.touch is not None
         one = jax.tree.map(lambda x, i=index: x[i], predicted)
-        found = contact_score(np.asarray(one.contact[:, 0]) > 0.5, run.touch[:, 0]).counts
+        found = score_impacts(one, run.touch).counts
         found["on_time"] = not (found["mistimed"] or found["missed"] or found["spurious"])
         total.update(found)
         errors.append(paper_rmse(one, run))

@@ -276,14 +276,8 @@ CLASSIFIER_STARTS, CLASSIFIER_STEPS = 40, 150
 """Forecasts per range of heights, and their length."""
 
 
-@dataclass(frozen=True)
-class ClassifierTraining:
-    """The paper's contact network trained by Adam, its rate decayed to zero along a cosine."""
-
-    hidden: tuple[int, int] = (100, 100)
-    steps: int = 2000
-    batch: int = 256
-    rate: float = 1e-2
+CLASSIFIER_HIDDEN, CLASSIFIER_UPDATES, CLASSIFIER_BATCH, CLASSIFIER_RATE = (100, 100), 2000, 256, 1e-2
+"""The paper's contact network, trained by Adam; its rate decays to zero along a cosine."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +295,6 @@ class Case:
     steps: int = 60
     step_size: float = 0.02
     noise: float = 0.05
-    training: ClassifierTraining = ClassifierTraining()
 
     @property
     def settings(self) -> Settings:

@@ -1,6 +1,6 @@
 """The experiments and the grid: fits by every recipe, scored against the truth and beside the oracle."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,19 @@ from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.models import AbstractModel, Forecast, forecast, forecast_many
-from carom.reproduction.paper.data import held_out_starts, single
+from carom.models import AbstractModel, forecast
+from carom.reproduction.paper.data import held_out_starts
 from carom.reproduction.paper.run import untrained
-from carom.reproduction.paper.scores import held_out_forecasts
 from carom.reproduction.recipe import configuration as config
 from carom.reproduction.recipe.configuration import Experiment, Trial
+from carom.reproduction.scores import (
+    Metrics,
+    fit_metrics,
+    forecast_each,
+    parameter_metrics,
+    score_impacts,
+    single,
+)
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractSystem, BouncingBall
 from carom.training import train_many
@@ -31,7 +38,6 @@ from carom.types import State, Trajectory
 
 TOGETHER = 5
 """Seeds that are fitted as one batch on a processor."""
-Metrics = dict[str, float | int]
 
 
 def experiment_tasks(names: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Task]:
@@ -67,12 +73,13 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
     rows = []
     for done, (seed, fit, recording) in enumerate(zip(seeds, fits, recordings, strict=True)):
         known["seed"] = seed
-        errors, wrong = held_out_forecasts(fit.model, starts, held_out)
-        metrics = {"held_out_median": float(np.median(errors)), "held_out_wrong": wrong}
         predicted = forecast(fit.model, single(experiment.system.start), experiment.steps)
-        metrics["paper_rmse"] = paper_rmse(predicted, truth)
+        ahead = list(zip(forecast_each(fit.model, starts, experiment.steps), held_out, strict=True))
+        metrics: Metrics = {"held_out_median": float(np.median([paper_rmse(*pair) for pair in ahead]))}
+        metrics |= {"held_out_wrong": 0, "paper_rmse": paper_rmse(predicted, truth)}
         if truth.contact.shape[1]:
-            metrics |= contact_score(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0]).counts
+            metrics["held_out_wrong"] = sum(score_impacts(one, true.contact).faults for one, true in ahead)
+            metrics |= score_impacts(predicted, truth.contact).counts
         metrics |= fit_metrics(fit) | parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
         if experiment.oracle:
@@ -80,50 +87,6 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
                 rows += tidy_rows(known | {"model": model}, scores)
         report(0.7 + 0.3 * done / len(seeds))
     return {"rows": rows}
-
-
-def fit_metrics(fit: Fit) -> Metrics:
-    """What a fit says of itself: whether it failed, what it found, residuals and noise."""
-    found = [int(impacts.chosen.sum()) for impacts in fit.impacts]
-    return _known(
-        {
-            "failed": fit.failed,
-            "contacts_by_gap": fit.by_gap,
-            "cd_lagrange": fit.model.stepper.name == "cd_lagrange",
-            "fitted_runs": len(found),
-            "found_impacts": sum(found),
-            "runs_with_one_impact": found.count(1),
-            "set_aside": sum(not impacts.explained for impacts in fit.impacts),
-            "warnings": len(fit.diagnostics.messages),
-            "excess": fit.diagnostics.excess,
-            "autocorrelation": fit.diagnostics.autocorrelation,
-            "near_impacts": fit.diagnostics.near_impacts,
-            "position_noise": fit.noise[0],
-            "velocity_noise": fit.noise[1],
-            "seconds": fit.seconds,
-        }
-    )
-
-
-def parameter_metrics(fit: Fit) -> Metrics:
-    """Parameters with errors and intervals.
-
-    They are named by their first word, or by what follows a comma: "restitution of body 1 at the wall",
-    "restitution between bodies 1 and 2, scatter from run to run".
-    """
-    metrics = {}
-    for parameter in fit.parameters:
-        first, _, last = parameter.name.partition(", ")
-        # Tables have one column for all parameters of a kind.
-        name = last or first.split()[0]
-        metrics |= {name: parameter.value, f"{name}_error": parameter.standard_error}
-        metrics |= {f"{name}_low": parameter.low, f"{name}_high": parameter.high}
-    return _known(metrics)
-
-
-def _known(metrics: Mapping[str, Any]) -> Metrics:
-    """Without what the data do not determine, which would be read back as infinite."""
-    return {name: value for name, value in metrics.items() if value is not None and np.isfinite(value)}
 
 
 def _slope_metrics(experiment: Experiment, fit: Fit, truth: Trajectory) -> Metrics:
@@ -204,9 +167,12 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
     known = {"experiment": "grid", "model": trial.learner, "recipe": learner.recipe, "touch": touch}
     known |= {"noise": trial.noise, "bounces": trial.bounces}
     rows = []
-    fitted = _RECIPES[learner.recipe](trial, recordings, seeds, checkpoints, report)
+    fitted = _fitted(trial, recordings, seeds, checkpoints, report)
     for seed, (found, details) in zip(seeds, fitted, strict=True):
-        forecasts = _forecasts(found, starts)
+        if isinstance(found, AbstractSystem):
+            forecasts = [_exact_forecast(found, start) for start in starts]
+        else:
+            forecasts = forecast_each(found, starts, config.FORECAST_STEPS)
         error, *others = [paper_rmse(one, truth) for one, truth in zip(forecasts, truths, strict=True)]
         metrics = {"paper_rmse": error, "held_out_median": float(np.median(others))}
         metrics |= contact_score(rises(forecasts[0]), rises(truths[0])).counts
@@ -214,53 +180,34 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
     return {"rows": rows}
 
 
-_Fitted = tuple[AbstractModel | AbstractSystem, Metrics]
-"""A model, or the oracle's system, and metrics of the fit."""
-
-
-def _by_carom(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
-    fits = fit_recordings(recordings, trial.experiment.settings, seeds=seeds, checkpoints=checkpoints)
-    return [(fit.model, fit_metrics(fit) | parameter_metrics(fit)) for fit in fits]
-
-
-def _by_paper(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
-    settings, name = trial.training, config.LEARNERS[trial.learner].model
-    models = [
-        untrained(config.PAPER_BALL, "published", name, recording, seed)
-        for recording, seed in zip(recordings, seeds, strict=True)
-    ]
-    fits = train_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
-    training = {"training_steps": trial.training_steps, "epochs": settings.epochs}
-    return [
-        (fit.model, {"failed": bool(fit.failed), "seconds": fit.seconds / len(fits)} | training)
-        for fit in fits
-    ]
-
-
-def _by_oracle(trial, recordings, seeds, checkpoints, report) -> list[_Fitted]:
-    experiment, found = trial.experiment, []
+def _fitted(
+    trial: Trial, recordings, seeds, checkpoints, report
+) -> list[tuple[AbstractModel | AbstractSystem, Metrics]]:
+    """The model of every seed, or the oracle's system, and metrics of the fit."""
+    experiment, learner = trial.experiment, config.LEARNERS[trial.learner]
+    if learner.recipe == "carom":
+        fits = fit_recordings(recordings, experiment.settings, seeds=seeds, checkpoints=checkpoints)
+        return [(fit.model, fit_metrics(fit) | parameter_metrics(fit)) for fit in fits]
+    if learner.recipe == "paper":
+        models = [
+            untrained(config.PAPER_BALL, "published", learner.model, recording, seed)
+            for recording, seed in zip(recordings, seeds, strict=True)
+        ]
+        results = train_many(
+            models, recordings, trial.training, seeds=seeds, progress=report, checkpoints=checkpoints
+        )
+        known = {"training_steps": trial.training_steps, "epochs": trial.training.epochs}
+        return [
+            (one.model, {"failed": bool(one.failed), "seconds": one.seconds / len(results)} | known)
+            for one in results
+        ]
+    found = []
     for recording in recordings:
         bounds = {"gravity": (9.0, 10.6)}
-        fit = fit_oracle(experiment.system, recording, bounds=bounds, solve=experiment.motion)
-        found.append((fit.system, fit.parameters))
+        oracle = fit_oracle(experiment.system, recording, bounds=bounds, solve=experiment.motion)
+        found.append((oracle.system, oracle.parameters))
         report(len(found) / len(recordings))
     return found
-
-
-_RECIPES: dict[str, Callable[..., list[_Fitted]]] = {
-    "carom": _by_carom,
-    "paper": _by_paper,
-    "oracle": _by_oracle,
-}
-
-
-def _forecasts(fitted: AbstractModel | AbstractSystem, starts: list[State]) -> list[Motion]:
-    if isinstance(fitted, AbstractSystem):
-        return [_exact_forecast(fitted, start) for start in starts]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *starts)
-    # One program for all starts.
-    together = jax.tree.map(np.asarray, forecast_many(fitted, stacked, config.FORECAST_STEPS))
-    return [Forecast(*(part[index] for part in together)) for index in range(len(starts))]
 
 
 def _exact_forecast(system: AbstractSystem, start: State) -> Trajectory:

@@ -8,8 +8,7 @@ import pytest
 
 from carom.models import CDLagrangeNetwork, ContactResNet, NoContact, ResNet
 from carom.reproduction.paper.data import motion_of, record, trajectory_starts
-from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, OURS
-from carom.reproduction.paper.protocols import POINTS, PROTOCOLS
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, OURS, POINTS, PROTOCOLS
 from carom.reproduction.paper.run import paper_tasks, plan, untrained
 
 PUBLISHED = [(name, model) for name, one in EXPERIMENTS.items() for model in one.trained]

@@ -7,10 +7,8 @@ import pytest
 
 from carom.digits import number
 from carom.errors import InputError
-from carom.evaluation.statistics import welch
-from carom.evaluation.tables import markdown, mean_text, summarize
-from carom.reproduction.paper.experiments import ALL
-from carom.reproduction.paper.protocols import PROTOCOLS
+from carom.evaluation.tables import markdown, mean_text, summarize, welch
+from carom.reproduction.paper.experiments import ALL, PROTOCOLS
 from carom.reproduction.paper.tables import (
     experiment_table,
     findings,

@@ -21,9 +21,8 @@ from carom.reproduction.recipe.configuration import (
     plan_grid,
     recorded_steps,
 )
-from carom.reproduction.recipe.figures import draw_grid
 from carom.reproduction.recipe.run import grid_tasks, rises
-from carom.reproduction.recipe.tables import grid_fits, grid_table
+from carom.reproduction.recipe.tables import draw_grid, grid_fits, grid_table
 from carom.storage.result_file import write_result
 from carom.systems import BouncingBall
 from carom.types import Trajectory
