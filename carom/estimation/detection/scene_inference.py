@@ -33,7 +33,7 @@ UNEXPLAINED = 0.2
 """Fraction of velocity jumps without an explanation from which on longer masks are tried."""
 MASKS = (0, 5, 15, 45)
 """Masks that are tried for contacts of finite duration, in samples either side of an impact."""
-FEWEST, MANY = 3, 6
+FEWEST, MANY = 2, 6
 """Least number of impacts at a wall where so many impacts have been found: one jump of unknown cause, such as
 a push by a hand, is no wall."""
 MAXIMUM_SAMPLES = 20_000
