@@ -3,11 +3,3 @@
 from carom.contact_laws.coulomb import CoulombFriction
 from carom.contact_laws.newton import AbstractRestitution, ConstantRestitution
 from carom.contact_laws.speed_dependent import UNLIMITED, SpeedDependentRestitution
-
-__all__ = [
-    "UNLIMITED",
-    "AbstractRestitution",
-    "ConstantRestitution",
-    "CoulombFriction",
-    "SpeedDependentRestitution",
-]

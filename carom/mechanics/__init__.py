@@ -19,35 +19,3 @@ from carom.mechanics.parameter import ParameterSpec, at, parameter, parameters_o
 from carom.mechanics.part import AbstractPart, named_parts, part_named
 from carom.mechanics.projection import Projection, project_overlap
 from carom.mechanics.scene import Scene
-
-__all__ = [
-    "AbstractInertia",
-    "AbstractPart",
-    "Candidate",
-    "ContactGeometry",
-    "Contacts",
-    "InertiaMatrix",
-    "Masses",
-    "Pair",
-    "ParameterSpec",
-    "Plane",
-    "Points",
-    "Projection",
-    "Scene",
-    "Wall",
-    "at",
-    "chain",
-    "contact_compliance",
-    "contact_rate",
-    "generalised_impulse",
-    "impact_impulse",
-    "kinetic_energy",
-    "length",
-    "named_parts",
-    "parameter",
-    "parameters_of",
-    "part_named",
-    "project_overlap",
-    "restitution_impulse",
-    "unilateral_impulse",
-]
