@@ -10,6 +10,7 @@ surface even if that is slightly before or after the step, so that the motion is
 parameters as long as the prescribed contacts are the same.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -27,13 +28,6 @@ from carom.integrators.constraint_exact.contact_times import (
     contact_times,
 )
 from carom.integrators.constraint_exact.prescribed import prescribed_step
-from carom.integrators.constraint_exact.resting import (
-    Mechanics,
-    RestitutionLaw,
-    held_acceleration,
-    slip_end,
-    stopping_impulses,
-)
 from carom.mechanics import (
     AbstractInertia,
     ContactGeometry,
@@ -43,9 +37,13 @@ from carom.mechanics import (
     contact_rate,
     generalised_impulse,
     impact_impulse,
+    length,
 )
-from carom.mechanics.friction import friction_impulses
-from carom.types import Coordinates, PerContact, Scalar, State
+from carom.mechanics.friction import Frictional, friction_impulses, frictional, holding_forces
+from carom.mechanics.impact import complementary_impulse
+from carom.types import Coordinates, Jacobian, PerContact, Scalar, State
+
+RestitutionLaw = Callable[[PerContact], PerContact]
 
 MAX_IMPACTS = 8
 """Default upper bound on the impacts resolved within one step."""
@@ -62,6 +60,27 @@ class ImpactReport(NamedTuple):
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     instant: PerContact
     """Instant of each prescribed impact as a fraction of the step; ½ for other contacts."""
+
+
+class _Mechanics(NamedTuple):
+    """Quantities that are constant within a constraint-exact step."""
+
+    inertia: AbstractInertia
+    force: ConservativeForce
+    geometry: ContactGeometry
+    restitution: RestitutionLaw
+    friction: PerContact | None
+    grazing_speed: float
+    rest_speed: float
+
+    def acceleration(self, position: Coordinates) -> Coordinates:
+        """M⁻¹F, the acceleration without contact forces."""
+        return self.inertia.solve(self.force(position))
+
+    def rough(self, jacobian: Jacobian) -> Frictional:
+        """The contacts in vector form; only valid with friction."""
+        assert self.friction is not None
+        return frictional(jacobian, self.inertia, self.geometry.signs, friction=self.friction)
 
 
 class _Progress(NamedTuple):
@@ -112,7 +131,7 @@ def constraint_exact_step(
     law = restitution if callable(restitution) else lambda rate: restitution
     if friction is not None and not isinstance(inertia, Masses):
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
-    mechanics = Mechanics(inertia, force, geometry, law, friction, grazing_speed, rest_speed)
+    mechanics = _Mechanics(inertia, force, geometry, law, friction, grazing_speed, rest_speed)
     progress = _Progress(
         state,
         mechanics.acceleration(state.position),
@@ -136,39 +155,39 @@ def _gap_tolerance(state: State) -> Float[Array, ""]:
     return 64 * jnp.finfo(state.position.dtype).eps * (1 + jnp.max(jnp.abs(state.position)))
 
 
-def _finish_at_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
+def _finish_at_rest(mechanics: _Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
     """Advance by the time that remains after the last impact, at rest on every surface in the way."""
     state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
-    steady, _ = held_acceleration(mechanics, state.position, acceleration, resting)
+    steady, _ = _held_acceleration(mechanics, state.position, acceleration, resting)
     end = state.position + remaining * state.velocity + 0.5 * remaining**2 * steady
     blocked = geometry.gap(end) < jnp.minimum(geometry.gap(state.position), 0)
     held = (resting | (blocked & (modes == BY_GAP))) & (remaining > 0)
     jacobian = geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
     compliance = contact_compliance(inertia, jacobian)
-    stop = stopping_impulses(mechanics, compliance, rate, held)
+    stop = _stopping_impulses(mechanics, compliance, rate, held)
     velocity = state.velocity + inertia.solve(generalised_impulse(jacobian, stop))
     if mechanics.friction is not None and len(held):
         # The friction impulse of the remaining time, applied at once: slip may end, but never reverses.
         contacts = mechanics.rough(jacobian)
-        reaction = stopping_impulses(mechanics, compliance, contact_rate(jacobian, acceleration), held)
+        reaction = _stopping_impulses(mechanics, compliance, contact_rate(jacobian, acceleration), held)
         braking = friction_impulses(contacts, velocity, stop + remaining * reaction)
         velocity = velocity + inertia.solve(contacts.momentum(braking))
-    start, _ = held_acceleration(mechanics, state.position, acceleration, held)
+    start, _ = _held_acceleration(mechanics, state.position, acceleration, held)
     position = state.position + remaining * velocity + 0.5 * remaining**2 * start
-    end, _ = held_acceleration(mechanics, position, mechanics.acceleration(position), held)
+    end, _ = _held_acceleration(mechanics, position, mechanics.acceleration(position), held)
     final = State(position, velocity + 0.5 * remaining * (start + end))
     return final, report._replace(contact=report.contact | held)
 
 
 def _advance_to_impact(
-    mechanics: Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
+    mechanics: _Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
 ) -> _Progress:
     """Advance to the earliest impact within the remaining time, or to its end, and apply that impact."""
     state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
-    start, _ = held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
+    start, _ = _held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
 
     times, grazing = contact_times(
         geometry, state, start, remaining, resting, modes, step_size, mechanics.grazing_speed
@@ -178,13 +197,13 @@ def _advance_to_impact(
     times = jnp.where(waits & jnp.any((times < jnp.inf) & ~waits), jnp.inf, times)
     hit = jnp.argmin(times) if len(times) else jnp.zeros((), int)
     first = jnp.min(times, initial=jnp.inf)
-    sticking = slip_end(mechanics, state, start, resting)
+    sticking = _slip_end(mechanics, state, start, resting)
     due = (first < jnp.inf) & (first <= sticking)
     duration = jnp.where(due, first, jnp.minimum(sticking, remaining))
     # Velocity Verlet over the duration, with reactions at resting contacts.
     position = state.position + duration * state.velocity + 0.5 * duration**2 * start
     arrived = mechanics.acceleration(position)
-    end, gap_acceleration = held_acceleration(mechanics, position, arrived, resting, state.velocity)
+    end, gap_acceleration = _held_acceleration(mechanics, position, arrived, resting, state.velocity)
     before = state.velocity + 0.5 * duration * (start + end)
 
     struck = due & (jnp.arange(len(resting)) == hit)
@@ -221,6 +240,69 @@ def _advance_to_impact(
             instant=jnp.where(occurs, 1 - (remaining - duration) / step_size, report.instant),
         ),
     )
+
+
+def _held_acceleration(
+    mechanics: _Mechanics,
+    position: Coordinates,
+    acceleration: Coordinates,
+    resting: Bool[Array, "contacts"],
+    velocity: Coordinates | None = None,
+) -> tuple[Coordinates, PerContact]:
+    """The acceleration with reactions at resting contacts, and the free acceleration of every gap.
+
+    The free acceleration of a gap is the one without the reaction of that contact itself, but with the
+    reactions of all others (a ball on top of a ball on the floor): a contact opens if it is positive.
+    Friction acts if a velocity is given.
+    """
+    jacobian = mechanics.geometry.jacobian(position)
+    if velocity is not None and mechanics.friction is not None and len(resting):
+        contacts = mechanics.rough(jacobian)
+        relative = contacts.relative(acceleration)
+        slip = contacts.across(contacts.relative(velocity))
+        force = holding_forces(contacts, relative, slip, closed=resting, rest_speed=mechanics.rest_speed)
+        held = contacts.along(relative + contacts.mobility @ force)
+        gap_acceleration = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
+        return acceleration + mechanics.inertia.solve(contacts.momentum(force)), gap_acceleration
+    # Without friction the scalar form is enough, and much smaller.
+    compliance = contact_compliance(mechanics.inertia, jacobian)
+    gap_acceleration = contact_rate(jacobian, acceleration)
+    reaction = _stopping_impulses(mechanics, compliance, gap_acceleration, resting)
+    gap_acceleration = gap_acceleration + compliance @ reaction - jnp.diagonal(compliance) * reaction
+    return acceleration + mechanics.inertia.solve(generalised_impulse(jacobian, reaction)), gap_acceleration
+
+
+def _stopping_impulses(
+    mechanics: _Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
+) -> PerContact:
+    """Complementary impulses that keep the touching contacts from closing."""
+    zero = jnp.zeros_like(rate)
+    geometry = mechanics.geometry
+    return complementary_impulse(
+        compliance,
+        rate,
+        zero,
+        target=zero,
+        touching=touching,
+        sweeps=2 * len(geometry) if geometry.coupled else 1,
+        # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
+        capacity=(2 * geometry.dimension - 1) * geometry.bodies + 1,
+    )[0]
+
+
+def _slip_end(
+    mechanics: _Mechanics, state: State, acceleration: Coordinates, resting: Bool[Array, "contacts"]
+) -> Float[Array, ""]:
+    """The time at which the first sliding contact starts to stick, ∞ without friction; forces change then."""
+    if mechanics.friction is None or not len(resting):
+        return jnp.asarray(jnp.inf, state.position.dtype)
+    contacts = mechanics.rough(mechanics.geometry.jacobian(state.position))
+    slip = contacts.across(contacts.relative(state.velocity))
+    speed = length(slip)
+    slides = resting & (speed > mechanics.rest_speed) & (mechanics.friction > 0)
+    slowing = -jnp.sum(slip * contacts.relative(acceleration), axis=1) / jnp.where(slides, speed, 1)
+    slows = slides & (slowing > 0)
+    return jnp.min(jnp.where(slows, speed / jnp.where(slows, slowing, 1), jnp.inf))
 
 
 class ConstraintExact(AbstractStepper):
