@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     # Loading JAX takes a second or two, in which the command line must already handle Ctrl-C; importing the
     # package alone loads nothing and changes no setting of JAX, logging or the process.
-    public = import_module("carom.public")
-    if name != "__all__" and name not in vars(public).get("__all__", ()):
+    public = vars(import_module("carom.public"))
+    if name == "__all__":
+        return [public_name for public_name in public if not public_name.startswith("_")]
+    if name.startswith("_") or name not in public:
         raise AttributeError(f"module 'carom' has no attribute {name!r}")
-    return getattr(public, name)
+    return public[name]
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *import_module("carom.public").__all__]
+    return [*globals(), *__getattr__("__all__")]

@@ -8,13 +8,3 @@ from carom.contact_laws.speed_dependent import (
     LinearRestitution,
     SpeedDependentRestitution,
 )
-
-__all__ = [
-    "UNLIMITED",
-    "AbstractRestitution",
-    "AbstractRestitutionBySpeed",
-    "ConstantRestitution",
-    "CoulombFriction",
-    "LinearRestitution",
-    "SpeedDependentRestitution",
-]

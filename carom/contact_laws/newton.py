@@ -3,10 +3,9 @@
 from abc import abstractmethod
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
 from carom.mechanics import AbstractPart, Scene, parameter
 from carom.types import PerContact, Values
@@ -22,10 +21,6 @@ class AbstractRestitution(AbstractPart):
     @abstractmethod
     def starting_from(self, guess: Float[np.ndarray, "contacts"]) -> "AbstractRestitution":
         """The law with numbers near a guess of e, where an estimate may begin."""
-
-    def take(self, index: Int[Array, "some"]) -> "AbstractRestitution":
-        """The law of some contacts; entries of a law are one per contact along their first axis."""
-        return jax.tree.map(lambda part: jnp.asarray(part)[index], self)
 
 
 class ConstantRestitution(AbstractRestitution):

@@ -1,9 +1,9 @@
 """Recordings by a camera and its tracker: what they do to the positions and times of an exact motion."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import scipy
@@ -24,12 +24,8 @@ SWAP_LENGTH = 5
 Positions = Float[np.ndarray, "samples bodies dimension"]
 
 
-def _share(comment: str) -> Any:
-    return Field(default=0.0, description=comment, ge=0, le=0.5)
-
-
-def _length(comment: str) -> Any:
-    return Field(default=0.0, description=comment, ge=0)
+Length = Annotated[toml.Number, Field(ge=0)]
+Share = Annotated[toml.Number, Field(ge=0, le=0.5)]
 
 
 class Camera(toml.TomlTable):
@@ -39,6 +35,23 @@ class Camera(toml.TomlTable):
     noise and pixels, repeated frames, smoothing, what the tracker mistakes, and last the rounding of the
     file.
 
+    Arguments:
+        frame_rate: frames per second.
+        noise: standard deviation of a tracked position.
+        pixel: positions are multiples of this before they are smoothed.
+        rounding: positions are multiples of this in the file.
+        smoothing: by the tracker.
+        window: samples that smoothing takes, an odd number.
+        repeated: fraction of frames that repeat the one before.
+        dropped: fraction of frames that are missing.
+        jitter: standard deviation of the written times; frames themselves are regular.
+        outliers: fraction of positions that are not the body's.
+        outlier_size: their distance from the body, root mean square per coordinate.
+        swapped: fraction of frames in which two bodies are exchanged.
+        distortion: relative displacement by the lens at the edge of the view.
+        tilt: rotation about the line of sight, in degrees.
+        hand: seconds for which a hand holds the bodies before their motion begins.
+
     Example:
         >>> import carom
         >>> filmed = film(carom.systems.BouncingBall(), PRESETS["phone-30fps"], frames=60, seed=1)
@@ -46,27 +59,21 @@ class Camera(toml.TomlTable):
         (True, True)
     """
 
-    frame_rate: toml.Positive = Field(default=120.0, description="frames per second")
-    noise: toml.Number = _length("standard deviation of a tracked position")
-    pixel: toml.Number = _length("positions are multiples of this before they are smoothed")
-    rounding: toml.Number = _length("positions are multiples of this in the file")
-    smoothing: Smoothing = Field(default="none", description="by the tracker")
-    window: toml.Whole = Field(
-        default=5, description="samples that smoothing takes, an odd number", ge=3, le=51
-    )
-    repeated: toml.Number = _share("fraction of frames that repeat the one before")
-    dropped: toml.Number = _share("fraction of frames that are missing")
-    jitter: toml.Number = _length("standard deviation of the written times; frames themselves are regular")
-    outliers: toml.Number = _share("fraction of positions that are not the body's")
-    outlier_size: toml.Number = _length("their distance from the body, root mean square per coordinate")
-    swapped: toml.Number = _share("fraction of frames in which two bodies are exchanged")
-    distortion: toml.Number = Field(
-        default=0.0, description="relative displacement by the lens at the edge of the view", ge=-0.2, le=0.2
-    )
-    tilt: toml.Number = Field(
-        default=0.0, description="rotation about the line of sight, in degrees", ge=-45, le=45
-    )
-    hand: toml.Number = _length("seconds for which a hand holds the bodies before their motion begins")
+    frame_rate: toml.Positive = 120.0
+    noise: Length = 0.0
+    pixel: Length = 0.0
+    rounding: Length = 0.0
+    smoothing: Smoothing = "none"
+    window: Annotated[toml.Whole, Field(ge=3, le=51)] = 5
+    repeated: Share = 0.0
+    dropped: Share = 0.0
+    jitter: Length = 0.0
+    outliers: Share = 0.0
+    outlier_size: Length = 0.0
+    swapped: Share = 0.0
+    distortion: Annotated[toml.Number, Field(ge=-0.2, le=0.2)] = 0.0
+    tilt: Annotated[toml.Number, Field(ge=-45, le=45)] = 0.0
+    hand: Length = 0.0
 
     @model_validator(mode="after")
     def _odd(self) -> "Camera":
@@ -229,44 +236,9 @@ def _held(run: Run, frames: int, step: float, random: np.random.Generator) -> Ru
     return Run(time, np.concatenate([path, run.position]), label=run.label)
 
 
-PRESETS: Mapping[str, Camera] = MappingProxyType(
-    {
-        "phone-30fps": Camera(
-            frame_rate=30,
-            noise=0.003,
-            pixel=0.002,
-            jitter=0.001,
-            dropped=0.01,
-            repeated=0.01,
-            distortion=0.01,
-            tilt=1.0,
-        ),
-        "phone-60fps": Camera(
-            frame_rate=60,
-            noise=0.002,
-            pixel=0.001,
-            jitter=0.0005,
-            dropped=0.005,
-            repeated=0.005,
-            distortion=0.01,
-            tilt=1.0,
-        ),
-        "lab-120fps": Camera(
-            noise=0.001, rounding=1e-4, smoothing="average", outliers=0.002, outlier_size=0.05
-        ),
-        "high-speed-1000fps": Camera(frame_rate=1000, noise=0.0005, pixel=0.0005),
-        "motion-capture": Camera(
-            frame_rate=200,
-            noise=0.0003,
-            rounding=1e-5,
-            smoothing="savitzky-golay",
-            window=11,
-            dropped=0.002,
-            swapped=0.002,
-        ),
-    }
-)
-"""Cameras by name; lengths in metres, for scenes of the size of a table."""
+_TABLES = tomllib.loads(Path(__file__).with_name("cameras.toml").read_text(encoding="utf-8"))
+PRESETS: Mapping[str, Camera] = {name: Camera(**table) for name, table in _TABLES.items()}
+"""Cameras by name."""
 
 
 class _CameraFile(toml.TomlTable):

@@ -172,21 +172,11 @@ def require_moderate(recording: Recording) -> None:
                 raise InputError(f"{found}, and nothing beyond {LARGEST:g} can be fitted; change units.")
 
 
-def touch_from_contact(
-    contact: Bool[np.ndarray, "samples contacts"], scene: Scene
-) -> Bool[np.ndarray, "samples bodies"]:
-    """The touch of a body is the OR of its contacts."""
-    return np.any(contact[:, :, None] & scene.geometry.incidence, axis=1)
-
-
 def run_from_trajectory(trajectory: Trajectory, scene: Scene) -> Run:
     """What ideal sensors would record of a simulated motion, noise and delays apart."""
-    return Run(
-        time=trajectory.time,
-        position=trajectory.position,
-        velocity=trajectory.velocity,
-        touch=touch_from_contact(trajectory.contact, scene),
-    )
+    # The touch of a body is the OR of its contacts.
+    touch = np.any(trajectory.contact[:, :, None] & scene.geometry.incidence, axis=1)
+    return Run(trajectory.time, trajectory.position, trajectory.velocity, touch)
 
 
 def channels(run: Run) -> Float[np.ndarray, "samples 2 bodies dimension"]:

@@ -12,18 +12,3 @@ from carom.forces.learned_potential import (
     LinearisedPotentialForce,
     NaturalUnits,
 )
-
-__all__ = [
-    "AbstractDissipation",
-    "AbstractForce",
-    "AbstractLearnedPotential",
-    "AbstractPotential",
-    "LearnedJointPotential",
-    "LearnedPairPotential",
-    "LearnedPotential",
-    "LinearDamping",
-    "LinearisedPotentialForce",
-    "NaturalUnits",
-    "QuadraticDrag",
-    "UniformGravity",
-]

@@ -182,8 +182,8 @@ class AbstractLearnedPotential(AbstractPotential):
         return Collocation(points, directions / np.linalg.norm(directions, axis=1, keepdims=True))
 
 
-def _range_of_positions(network: ScaledNetwork, units: NaturalUnits) -> Scales:
-    values = units.positions.reshape(-1, network.weight.shape[1])
+def _range_of_positions(self: AbstractLearnedPotential, units: NaturalUnits) -> Scales:
+    values = units.positions.reshape(-1, self.network.weight.shape[1])
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     scale = np.maximum(0.5 * (high - low), 1e-9 * units.length)
     return 0.5 * (low + high), scale, scale.max()
@@ -194,13 +194,11 @@ class LearnedPotential(AbstractLearnedPotential):
 
     name: ClassVar[str] = "potential"
     network: ScaledNetwork
+    scales = _range_of_positions
 
     @classmethod
     def inputs(cls, scene: Scene) -> int:
         return scene.dimension
-
-    def scales(self, units: NaturalUnits) -> Scales:
-        return _range_of_positions(self.network, units)
 
     def energy(self, position: Coordinates, masses: PerBody) -> Float[Array, ""]:
         return jnp.sum(masses * jax.vmap(self.network.energy)(position))
@@ -214,13 +212,11 @@ class LearnedJointPotential(AbstractLearnedPotential):
 
     name: ClassVar[str] = "joint-potential"
     network: ScaledNetwork
+    scales = _range_of_positions
 
     @classmethod
     def inputs(cls, scene: Scene) -> int:
         return scene.coordinates
-
-    def scales(self, units: NaturalUnits) -> Scales:
-        return _range_of_positions(self.network, units)
 
     def energy(self, position: Coordinates, masses: PerBody) -> Float[Array, ""]:
         return self.network.energy(position.ravel())

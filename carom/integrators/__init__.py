@@ -14,27 +14,3 @@ from carom.integrators.constraint_exact.step import ConstraintExact, constraint_
 from carom.integrators.event_driven.motion import EventReport, ReportKind, event_driven_motion
 from carom.integrators.rollout import consecutive, prepend, rollout
 from carom.integrators.verlet import stormer_verlet_step, velocity_verlet_step
-
-__all__ = [
-    "BY_GAP",
-    "EXCLUDED",
-    "PRESCRIBED",
-    "AbstractStepper",
-    "CDLagrange",
-    "ConstraintExact",
-    "Detection",
-    "EventReport",
-    "Modes",
-    "ReportKind",
-    "cd_lagrange_step",
-    "consecutive",
-    "constraint_exact_step",
-    "event_driven_motion",
-    "prepend",
-    "prescribed_step",
-    "rollout",
-    "stormer_verlet_step",
-    "to_half_grid",
-    "to_sample_grid",
-    "velocity_verlet_step",
-]

@@ -1,10 +1,8 @@
 """The CD-Lagrange step: an explicit, symplectic scheme with contact impulses.
 
-    Q_{n+1}   = Q_n ⊞ h V_{n+1/2}
-    V^S       = M⁻¹ (Ad* M V_{n+1/2} + h F(Q_{n+1}, V_{n+1/2}))      smooth part
-    V_{n+3/2} = V^S + M⁻¹ Gᵀ λ                                       contact part
-
-For points ⊞ is + and Ad* the identity, which is the scheme of the paper.
+    Q_{n+1}   = Q_n + h V_{n+1/2}
+    V^S       = V_{n+1/2} + h M⁻¹ F(Q_{n+1}, V_{n+1/2})      smooth part
+    V_{n+3/2} = V^S + M⁻¹ Gᵀ λ                               contact part
 
 Reference: Fekak, Brun, Gravouil and Depale (2017), A new heterogeneous asynchronous explicit–implicit time
 integrator for nonsmooth dynamics; with the restitution law as in docs/theory.md.
@@ -40,7 +38,6 @@ from carom.mechanics import (
     restitution_impulse,
     unilateral_impulse,
 )
-from carom.mechanics.configuration import AbstractConfiguration, Euclidean
 from carom.mechanics.friction import friction_impulses, frictional
 from carom.types import PerContact, Scalar, State, Values, VelocityGrid
 
@@ -67,7 +64,6 @@ def cd_lagrange_step(
     impulse: Impulse,
     project: Project,
     friction: Friction | None = None,
-    configuration: AbstractConfiguration = Euclidean(),  # noqa: B008 (immutable)
 ) -> tuple[State, ContactReport]:
     """Advance (Q_n, V_{n+1/2}) to (Q_{n+1}, V_{n+3/2}); also reports the impulses λ.
 
@@ -75,11 +71,11 @@ def cd_lagrange_step(
     Overlap is removed before the force is evaluated, so that force and position are consistent.
     """
     h, V = step_size, state.velocity
-    Q = configuration.retract(state.position, h * V)
+    Q = state.position + h * V
     touching = detect(Q, V)
     Q = project(Q, touching)
     G = geometry.jacobian(Q)
-    V_smooth = configuration.transport(inertia, V, h * V) + h * inertia.solve(force(Q, V))
+    V_smooth = V + h * inertia.solve(force(Q, V))
     λ, resolved = impulse(G, inertia, V, V_smooth, touching)
     V = V_smooth + inertia.solve(generalised_impulse(G, λ))
     if friction is not None:

@@ -1,7 +1,5 @@
 """Formulae of mechanics: inertia, contact geometry, impact, friction, projection, energy."""
 
-from carom.mechanics.bodies import Points
-from carom.mechanics.friction import length
 from carom.mechanics.geometry import (
     Candidate,
     ContactGeometry,
@@ -12,42 +10,18 @@ from carom.mechanics.geometry import (
     chain,
     contact_rate,
     generalised_impulse,
+    length,
 )
 from carom.mechanics.impact import impact_impulse, restitution_impulse, unilateral_impulse
-from carom.mechanics.inertia import AbstractInertia, InertiaMatrix, Masses, contact_compliance, kinetic_energy
+from carom.mechanics.inertia import (
+    AbstractInertia,
+    InertiaMatrix,
+    Masses,
+    Points,
+    contact_compliance,
+    kinetic_energy,
+)
 from carom.mechanics.parameter import ParameterSpec, at, parameter, parameters_of
 from carom.mechanics.part import AbstractPart, named_parts, part_named
 from carom.mechanics.projection import Projection, project_overlap
 from carom.mechanics.scene import Scene
-
-__all__ = [
-    "AbstractInertia",
-    "AbstractPart",
-    "Candidate",
-    "ContactGeometry",
-    "Contacts",
-    "InertiaMatrix",
-    "Masses",
-    "Pair",
-    "ParameterSpec",
-    "Plane",
-    "Points",
-    "Projection",
-    "Scene",
-    "Wall",
-    "at",
-    "chain",
-    "contact_compliance",
-    "contact_rate",
-    "generalised_impulse",
-    "impact_impulse",
-    "kinetic_energy",
-    "length",
-    "named_parts",
-    "parameter",
-    "parameters_of",
-    "part_named",
-    "project_overlap",
-    "restitution_impulse",
-    "unilateral_impulse",
-]

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from carom.mechanics.geometry import length
 from carom.mechanics.inertia import AbstractInertia
 from carom.types import Coordinates, Jacobian, PerContact, Scalar
 
@@ -45,13 +46,6 @@ def share_within(limit: Float[Array, "*any"], size: Float[Array, "*any"]) -> Flo
     """min(1, limit/size), with 1 for size 0; the derivative is finite everywhere."""
     exceeds = size > limit
     return jnp.where(exceeds, limit / jnp.where(exceeds, size, 1), 1)
-
-
-def length(vectors: Float[Array, "... dimension"], *, axis: int = -1) -> Float[Array, "..."]:
-    """|x| along an axis, with derivative 0 where x = 0."""
-    # jnp.linalg.norm has the derivative NaN at 0, where bodies at rest are.
-    square = jnp.sum(vectors**2, axis=axis)
-    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
 
 
 class Frictional(NamedTuple):

@@ -12,7 +12,7 @@ u = G V, negative when closing. All functions accept leading batch axes, and JAX
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -82,8 +82,11 @@ class Pair:
 Candidate = Wall | Pair
 
 
-class Contacts(eqx.Module):
+class Contacts(NamedTuple):
     """Candidate contacts as arrays, one per row, so that compiled programs can select some by index.
+
+    No module, as Equinox builds one at every access to a method, which takes ten times as long as the methods
+    themselves take with NumPy arrays: loops over small steps call them a hundred thousand times.
 
     Example:
         >>> rows = ContactGeometry(2, 2, (Wall(0, (0.0, 1.0)), Pair(0, 1, offset=1.0))).rows
@@ -103,8 +106,7 @@ class Contacts(eqx.Module):
 
     def relative(self, coordinates: Positions) -> Vectors:
         """Positions, velocities or accelerations of first bodies relative to second ones, or to walls."""
-        xp = _namespace(coordinates)
-        return xp.einsum("ck,...kd->...cd", xp.asarray(self.signs, dtype=coordinates.dtype), coordinates)
+        return _namespace(coordinates).asarray(self.signs, dtype=coordinates.dtype) @ coordinates
 
     def gap(self, position: Positions) -> Gaps:
         """g(Q)."""
@@ -113,12 +115,11 @@ class Contacts(eqx.Module):
     def gap_of(self, relative: Vectors) -> Gaps:
         """The gap from relative positions."""
         xp = _namespace(relative)
-        flat = xp.max(self._heights(relative), axis=-1)
+        flat = self._heights(relative).max(axis=-1)
         if self.curved is None:
             return flat
         offset = xp.asarray(self.offset, dtype=relative.dtype)[:, 0]
-        distance = xp.where(xp.any(relative != 0, axis=-1), xp.sqrt(self._square(relative)), 0.0)
-        return xp.where(xp.asarray(self.curved), distance - offset, flat)
+        return xp.where(self.curved, length(relative) - offset, flat)
 
     def normal_of(self, relative: Vectors) -> Vectors:
         """n = ∂g/∂r, the direction in which every gap opens fastest."""
@@ -127,13 +128,12 @@ class Contacts(eqx.Module):
         if normal.shape[1] == 1:
             flat = xp.broadcast_to(normal[:, 0], relative.shape)
         else:
-            highest = xp.argmax(self._heights(relative), axis=-1)[..., None, None]
-            normal = xp.broadcast_to(normal, (*relative.shape[:-1], *normal.shape[1:]))
-            flat = xp.take_along_axis(normal, highest, -2)[..., 0, :]
+            flat = normal[np.arange(len(normal)), self._heights(relative).argmax(axis=-1)]
         if self.curved is None:
             return flat
-        radial = relative / xp.sqrt(self._square(relative))[..., None]
-        return xp.where(xp.asarray(self.curved)[:, None], radial, flat)
+        distance = length(relative)[..., None]
+        # Bodies whose centres coincide have no direction: the normal is 0 there.
+        return xp.where(self.curved[:, None], relative / xp.where(distance > 0, distance, 1), flat)
 
     def jacobian(self, position: Positions) -> Jacobians:
         """G = ∂g/∂Q."""
@@ -144,13 +144,7 @@ class Contacts(eqx.Module):
     def _heights(self, relative: Vectors) -> Any:
         xp = _namespace(relative)
         normal, offset = (xp.asarray(part, dtype=relative.dtype) for part in (self.normal, self.offset))
-        return xp.sum(normal * relative[..., :, None, :], axis=-1) - offset
-
-    def _square(self, relative: Vectors) -> Gaps:
-        # 1 at flat contacts, and at bodies whose centres coincide: a square root has no derivative at 0.
-        xp = _namespace(relative)
-        square = xp.sum(relative**2, axis=-1)
-        return xp.where(xp.asarray(self.curved) & (square > 0), square, 1.0)
+        return (normal * relative[..., None, :]).sum(axis=-1) - offset
 
 
 class ContactGeometry(eqx.Module):
@@ -285,6 +279,13 @@ class ContactGeometry(eqx.Module):
     def jacobian(self, position: Positions) -> Jacobians:
         """G = ∂g/∂Q."""
         return self.rows.jacobian(position)
+
+
+def length(vectors: Float[Values, "..."], *, axis: int = -1) -> Any:
+    """|x| along an axis, with derivative 0 where x = 0."""
+    # jnp.linalg.norm has the derivative NaN at 0, where bodies at rest are.
+    xp, square = _namespace(vectors), (vectors**2).sum(axis=axis)
+    return xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, 1)), 0)
 
 
 def _namespace(array: Values) -> Any:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from carom.mechanics.friction import gauss_seidel, length, removed_slip
-from carom.mechanics.geometry import contact_rate
+from carom.mechanics.friction import gauss_seidel, removed_slip
+from carom.mechanics.geometry import contact_rate, length
 from carom.mechanics.inertia import AbstractInertia, contact_compliance
 from carom.types import Coordinates, Jacobian, PerContact
 

@@ -15,23 +15,3 @@ MODELS: dict[str, type[AbstractModel]] = {
     "mechanism": Mechanism,
 }
 """Models by the name that files and the command line use."""
-
-__all__ = [
-    "MODELS",
-    "AbstractContactSignal",
-    "AbstractModel",
-    "BodyTouch",
-    "CDLagrangeNetwork",
-    "CandidateContact",
-    "ContactResNet",
-    "Forecast",
-    "Mechanism",
-    "NoContact",
-    "ResNet",
-    "VariationalIntegratorNetwork",
-    "batched_rollout",
-    "forecast",
-    "forecast_many",
-    "in_scene",
-    "rollout",
-]

@@ -17,7 +17,15 @@ from carom.types import State
 class AbstractResNet(AbstractModel):
     """s' = s + h f_θ(s, c) with s = (q, v), the contact signal c, and one hidden layer."""
 
-    increment: eqx.AbstractVar[Perceptron]
+    increment: Perceptron
+    contact: AbstractContactSignal
+    scene: Scene = eqx.field(static=True)
+    step_size: float = eqx.field(static=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        sizes = {"hidden": self.increment.hidden[0], "activation": self.increment.activation}
+        return sizes | ({"contact_hidden": self.contact.hidden} if self.contact.size else {})
 
     @property
     def predicts_velocity(self) -> bool:
@@ -43,11 +51,6 @@ class AbstractResNet(AbstractModel):
 class ResNet(AbstractResNet):
     """s' = s + h f_θ(s)."""
 
-    increment: Perceptron
-    contact: AbstractContactSignal
-    scene: Scene = eqx.field(static=True)
-    step_size: float = eqx.field(static=True)
-
     def __init__(
         self,
         scene: Scene,
@@ -62,18 +65,9 @@ class ResNet(AbstractResNet):
         self.contact = NoContact()
         self.scene, self.step_size = scene, step_size
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"hidden": self.increment.hidden[0], "activation": self.increment.activation}
-
 
 class ContactResNet(AbstractResNet):
     """ResNetContact: s' = s + h f_θ(s, c), with the touch of every body predicted as c = ĉ_θ(s)."""
-
-    increment: Perceptron
-    contact: AbstractContactSignal
-    scene: Scene = eqx.field(static=True)
-    step_size: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -91,11 +85,3 @@ class ContactResNet(AbstractResNet):
         self.increment = perceptron(sizes, activation=activation, key=increment_key)
         self.contact = BodyTouch(scene.bodies, scene.dimension, hidden=contact_hidden, key=contact_key)
         self.scene, self.step_size = scene, step_size
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "hidden": self.increment.hidden[0],
-            "activation": self.increment.activation,
-            "contact_hidden": self.contact.hidden,
-        }

@@ -2,5 +2,3 @@
 
 from carom.networks.perceptron import Perceptron, for_training, perceptron
 from carom.networks.potential import Activation, PotentialNetwork, potential_network
-
-__all__ = ["Activation", "Perceptron", "PotentialNetwork", "for_training", "perceptron", "potential_network"]

@@ -20,21 +20,3 @@ SYSTEMS: dict[str, type[AbstractSystem]] = {
     "stairs": Stairs,
 }
 """Systems by the name that the command line uses."""
-
-__all__ = [
-    "SYSTEMS",
-    "AbstractBalls",
-    "AbstractBoxedBalls",
-    "AbstractSystem",
-    "BallBox",
-    "BentBall",
-    "Billiards",
-    "BouncingBall",
-    "ComposedSystem",
-    "Laboratory",
-    "Motions",
-    "NewtonsCradle",
-    "Pendulum",
-    "Stairs",
-    "fitting_radius",
-]

@@ -90,15 +90,11 @@ class BentBall(AbstractFloorBall):
         q = jnp.sum(position)
         return self.mass * (self.gravity * q + 0.5 * self.stiffness * q**2 + self.wave * jnp.sin(2 * q))
 
-    def acceleration(self, position: np.ndarray) -> np.ndarray:
-        """−U′/m."""
+    def acceleration(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+        """−U′/m, whatever the velocity."""
         return -(self.gravity + self.stiffness * position + 2 * self.wave * np.cos(2 * position))
 
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
         return floor_trajectory(
-            self.acceleration,
-            restitution=self.restitution,
-            surface=0.0,
-            start=start,
-            times=times,
+            self.acceleration, restitution=self.restitution, surface=0.0, start=start, times=times
         )

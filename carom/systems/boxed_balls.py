@@ -24,7 +24,13 @@ class AbstractBoxedBalls(AbstractBalls):
 
     @property
     def solids(self) -> tuple[Solid, ...]:
-        return box(self.size)
+        """The walls of the box along every axis, floor and ceiling last."""
+
+        def wall(axis: int, sign: float, offset: float) -> Solid:
+            return ((tuple(sign if a == axis else 0.0 for a in range(len(self.size))), offset),)
+
+        ends = [(wall(axis, 1.0, 0.0), wall(axis, -1.0, -extent)) for axis, extent in enumerate(self.size)]
+        return tuple(solid for both in ends for solid in both)
 
     def random_start(self, seed: int, *, speed: float = 1.0) -> State:
         """Balls at random positions, apart from each other, whose root mean square velocity is `speed`.
@@ -116,16 +122,6 @@ class BallBox(AbstractBoxedBalls):
     def start(self) -> State:
         """Balls on a grid in the upper part of the box, all but at rest."""
         return grid_positions(self.radii, self.size, speed=0.05, lowest=0.7)
-
-
-def box(size: tuple[float, ...]) -> tuple[Solid, ...]:
-    """The walls of a box from 0 to `size` along every axis, floor and ceiling last."""
-
-    def wall(axis: int, sign: float, offset: float) -> Solid:
-        return ((tuple(sign if a == axis else 0.0 for a in range(len(size))), offset),)
-
-    ends = [(wall(axis, 1.0, 0.0), wall(axis, -1.0, -extent)) for axis, extent in enumerate(size)]
-    return tuple(solid for both in ends for solid in both)
 
 
 def fitting_radius(count: int, size: tuple[float, ...], *, most: float, share: float = 0.15) -> float:

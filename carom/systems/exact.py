@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy
@@ -9,10 +10,9 @@ import scipy
 from carom.types import State, Trajectory
 
 MAX_IMPACTS = 100_000
-TOLERANCE = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12}
-Acceleration = Callable[[np.ndarray], np.ndarray]
-
-
+TOLERANCE: dict[str, Any] = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12}
+Acceleration = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""q̈ = a(q, q̇)."""
 Flight = tuple[float, Callable[[np.ndarray], np.ndarray]]
 """A motion without impacts: its end, ∞ for none, and its positions and velocities, (2 coordinates, times)."""
 Impact = tuple[np.ndarray, np.ndarray, bool]
@@ -20,25 +20,16 @@ Impact = tuple[np.ndarray, np.ndarray, bool]
 
 
 def smooth_trajectory(
-    acceleration: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    start: State,
-    times: np.ndarray,
-    *,
-    contacts: int = 0,
+    acceleration: Acceleration, start: State, times: np.ndarray, *, contacts: int = 0
 ) -> Trajectory:
     """Solve q̈ = a(q, q̇) on a line; none of the candidate contacts is ever made."""
-    state = _flat(start)
-    size = len(state) // 2
-
-    def rate(_, y):
-        return np.concatenate([y[size:], acceleration(y[:size], y[size:])])
-
-    solution = scipy.integrate.solve_ivp(rate, (times[0], times[-1]), state, t_eval=times, **TOLERANCE)
-    return _trajectory(np.asarray(times, float), solution.y, np.zeros((len(times), contacts), bool))
+    time = np.asarray(times, float)
+    _, states_at = _solved(acceleration, time[0], positions_and_velocities(start), time[-1], [])
+    return _trajectory(time, states_at(time), np.zeros((len(time), contacts), bool))
 
 
-def _flat(start: State) -> np.ndarray:
-    """Positions, then velocities."""
+def positions_and_velocities(start: State) -> np.ndarray:
+    """The coordinates of all bodies, then their rates."""
     return np.concatenate([np.ravel(start.position), np.ravel(start.velocity)]).astype(float)
 
 
@@ -75,7 +66,7 @@ def floor_trajectory(
             after = surface, speed
         return np.array((surface, 0.0) if rests else after), np.ones(1, bool), bool(rests)
 
-    return by_impacts(fly, impact, _flat(start), times, contacts=1)
+    return by_impacts(fly, impact, positions_and_velocities(start), times, contacts=1)
 
 
 def _parabola(begin: float, state: np.ndarray, acceleration: float, times: np.ndarray) -> np.ndarray:
@@ -107,25 +98,37 @@ def chain_trajectory(
     def impact(state: np.ndarray) -> Impact:
         return *_chain_impacts(state, masses, restitution), False
 
-    state, struck, _ = impact(_flat(start))  # balls that touch at the start may meet at once
+    state, struck, _ = impact(
+        positions_and_velocities(start)
+    )  # balls that touch at the start may meet at once
     trajectory = by_impacts(fly, impact, state, times, contacts=count - 1)
     trajectory.contact[0] |= struck
     return trajectory
 
 
 def _solved(acceleration: Acceleration, t: float, state: np.ndarray, end: float, gaps: list) -> Flight:
-    """The flight up to where the first of some gaps falls through 0."""
     size = len(state) // 2
+
+    def rate(_, y: np.ndarray) -> np.ndarray:
+        return np.concatenate([y[size:], acceleration(y[:size], y[size:])])
+
+    return solved_flight(rate, t, state, end, gaps, **TOLERANCE)
+
+
+def solved_flight(
+    rate: Callable[[float, np.ndarray], np.ndarray],
+    t: float,
+    state: np.ndarray,
+    end: float,
+    gaps: list[Any],
+    **options: Any,
+) -> Flight:
+    """The flight up to where the first of some gaps falls through 0, with SciPy's options."""
     # SciPy reads these attributes of an event function.
     for gap in gaps:
         gap.terminal, gap.direction = True, -1
     solution = scipy.integrate.solve_ivp(
-        lambda _, y: np.concatenate([y[size:], acceleration(y[:size])]),
-        (t, end),
-        state,
-        events=gaps or None,
-        dense_output=True,
-        **TOLERANCE,
+        rate, (t, end), state, events=gaps or None, dense_output=True, **options
     )
     return float(solution.t[-1]) if solution.status == 1 else np.inf, solution.sol
 

@@ -1,23 +1,27 @@
 """Systems as a laboratory finds them: air, contacts that last, and restitution that is no constant."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy
 from jaxtyping import Array, Float
 
 from carom.forces import AbstractForce, QuadraticDrag
 from carom.mechanics import ContactGeometry
-from carom.mechanics.plain_contacts import PlainContacts
 from carom.systems.base import AbstractSystem
 from carom.systems.bouncing_ball import BentBall
-from carom.systems.exact import Flight, Impact, by_impacts
+from carom.systems.exact import (
+    Acceleration,
+    Flight,
+    Impact,
+    by_impacts,
+    positions_and_velocities,
+    solved_flight,
+)
 from carom.systems.newtons_cradle import NewtonsCradle
 from carom.types import Coordinates, Scalar, State, Trajectory
 
@@ -126,7 +130,7 @@ class Laboratory(AbstractSystem):
 
     def motion(self, start: State, times: np.ndarray) -> tuple[Trajectory, list[Hit]]:
         """The motion at `times`, and its impacts."""
-        state = np.concatenate([np.ravel(start.position), np.ravel(start.velocity)]).astype(float)
+        state = positions_and_velocities(start)
         world = _World(self, float(times[-1]), np.random.default_rng([self.seed, *state.view(np.uint32)]))
         moved = by_impacts(world.fly, world.impact, state, times, contacts=len(self.geometry))
         shape = (len(moved.time), self.geometry.bodies, self.geometry.dimension)
@@ -134,14 +138,11 @@ class Laboratory(AbstractSystem):
         return flat, world.hits
 
 
-Acceleration = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
 @lru_cache(maxsize=64)
 def _acceleration(system: AbstractSystem) -> Acceleration:
     """That of the forces of a system, in NumPy where that is possible: flights call it thousands of times."""
     if isinstance(system, BentBall | NewtonsCradle):
-        return lambda position, velocity: system.acceleration(position)
+        return system.acceleration
     masses = np.array(system.masses, float)[:, None]
     shape = (2, 8, system.geometry.bodies, system.geometry.dimension)
     with jax.enable_x64(True):
@@ -193,7 +194,7 @@ class _World:
 
     def __post_init__(self):
         geometry = self.system.geometry
-        self.rows, self.masses = PlainContacts(geometry), np.array(self.system.masses, float)
+        self.rows, self.masses = geometry.rows, np.array(self.system.masses, float)
         self.shape = (2, geometry.bodies, geometry.dimension)
         signs = self.rows.signs
         self.shares = signs / self.masses  # what an impulse of 1 does to the velocities of the bodies
@@ -204,8 +205,7 @@ class _World:
     def fly(self, begin: float, state: np.ndarray) -> Flight:
         self.now = begin
         limit = min([push.end for push in self.pushes], default=np.inf)
-        free = np.ones(len(self.compliance), bool)
-        free[[push.contact for push in self.pushes] + self.resting] = False
+        free = self._free()
         position, velocity = self._apart(state, free)
         if self._due(position, velocity, free) is not None:
             return begin, lambda times: np.repeat(state[:, None], len(times), axis=1)
@@ -213,33 +213,24 @@ class _World:
         def least_gap(_, y: np.ndarray) -> float:
             return float(np.min(self.rows.gap(y.reshape(self.shape)[0])[free], initial=1e9))
 
-        event: Any = least_gap
-        event.terminal, event.direction = True, -1
-        solution = scipy.integrate.solve_ivp(
-            self._rate,
-            (begin, min(limit, max(self.end, begin))),
-            np.concatenate([position.ravel(), velocity.ravel()]),
-            events=event,
-            dense_output=True,
-            method="DOP853",
-            max_step=LONGEST_STEP,
-            rtol=1e-9,
-            atol=1e-11,
-        )
-        self.now = float(solution.t[-1])
-        ended = solution.status == 1 or limit <= self.end
-        return self.now if ended else np.inf, solution.sol
+        until, state = min(limit, max(self.end, begin)), np.concatenate([position.ravel(), velocity.ravel()])
+        options = {"method": "DOP853", "max_step": LONGEST_STEP, "rtol": 1e-9, "atol": 1e-11}
+        end, states_at = solved_flight(self._rate, begin, state, until, [least_gap], **options)
+        self.now = min(end, limit)
+        return self.now, states_at
+
+    def _free(self) -> np.ndarray:
+        """Contacts that neither are under way nor rest."""
+        return ~np.isin(np.arange(len(self.compliance)), [p.contact for p in self.pushes] + self.resting)
 
     def impact(self, state: np.ndarray) -> Impact:
         """The end of a contact, or the beginning of one."""
         struck = np.zeros(len(self.compliance), bool)
-        over = [push for push in self.pushes if push.end <= self.now]
-        if over:
-            self.pushes = [push for push in self.pushes if push.end > self.now]
+        going_on = [push for push in self.pushes if push.end > self.now]
+        if len(going_on) < len(self.pushes):
+            self.pushes = going_on
             return state, struck, False
-        free = np.ones(len(self.compliance), bool)
-        free[[push.contact for push in self.pushes] + self.resting] = False
-        position, velocity = state.reshape(self.shape)
+        free, (position, velocity) = self._free(), state.reshape(self.shape)
         contact = self._due(position, velocity, free)
         if contact is None:
             contact = int(np.argmin(np.where(free, self.rows.gap(position), np.inf)))

@@ -53,15 +53,9 @@ class NewtonsCradle(AbstractSystem):
     def potential(self, position: Coordinates) -> Float[Array, ""]:
         return self.mass * self.gravity * self.length * jnp.sum(1 - jnp.cos(position))
 
-    def acceleration(self, position: np.ndarray) -> np.ndarray:
-        """Of the angles."""
+    def acceleration(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+        """Of the angles, whatever the velocity."""
         return -(self.gravity / self.length) * np.sin(position)
 
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
-        return chain_trajectory(
-            self.acceleration,
-            np.array(self.masses),
-            self.restitution,
-            start,
-            times,
-        )
+        return chain_trajectory(self.acceleration, np.array(self.masses), self.restitution, start, times)

@@ -10,7 +10,6 @@ from jaxtyping import Float
 from carom.data import Run
 from carom.digits import mean_and_error
 from carom.mechanics import Scene
-from carom.mechanics.plain_contacts import PlainContacts
 from carom.types import State
 
 Law = Literal["constant", "linear", "logarithmic"]
@@ -179,7 +178,7 @@ class Contacts:
 
     def __init__(self, scene: Scene):
         geometry = scene.geometry
-        self.rows, self.joined = PlainContacts(geometry), geometry.joined
+        self.rows, self.joined = geometry.rows, geometry.joined
         self.kind = geometry.body_pairs.astype(int)
         self.signs = self.rows.signs
         inverse = 1 / np.array(scene.masses)

@@ -10,10 +10,9 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from carom.data.io.checks import run_starts
 from carom.data.io.columns import STANDARD_TIME, Columns, repeated, require_separated
 from carom.data.io.formats import Format
-from carom.data.io.recording_file import open_table
+from carom.data.io.recording_file import open_table, run_starts
 from carom.data.recording import Channel
 from carom.data.steps import constant_step
 from carom.errors import InputError

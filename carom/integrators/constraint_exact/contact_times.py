@@ -1,19 +1,58 @@
 """Contact times: roots of the gaps along the parabola q + τ v + ½τ² a, differentiated implicitly."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.mechanics import ContactGeometry, contact_rate
+from carom.mechanics import ContactGeometry, Contacts
 from carom.types import Coordinates, PerContact, Scalar, State
 
 BY_GAP, PRESCRIBED, EXCLUDED = 0, 1, -1
 """Modes of a contact in one step: determined by its gap, certain to occur, or certain not to."""
 Modes = Int[Array, "contacts"]
 Times = Float[Array, "*any"]
+NEWTON_STEPS = 6
+"""Newton iterations for the instant at which a path meets the surface of a prescribed contact."""
+
+
+class Paths(NamedTuple):
+    """r + τ v + ½τ² a of every contact, relative to its surface or to its second body."""
+
+    contacts: Contacts
+    position: Float[Array, "contacts dimension"]
+    velocity: Float[Array, "contacts dimension"]
+    acceleration: Float[Array, "contacts dimension"]
+
+    @classmethod
+    def of(cls, contacts: Contacts, state: State, acceleration: Coordinates) -> "Paths":
+        """The paths of bodies from a state."""
+        return cls(contacts, *map(contacts.relative, (state.position, state.velocity, acceleration)))
+
+    def gaps(self, times: PerContact) -> PerContact:
+        """The gap of every contact, each at a time of its own."""
+        return self.contacts.gap_of(self._position(times))
+
+    def rates(self, times: PerContact) -> PerContact:
+        """The same for the rates of the gaps."""
+        velocity = self.velocity + times[:, None] * self.acceleration
+        return jnp.sum(self.contacts.normal_of(self._position(times)) * velocity, axis=1)
+
+    def meeting_times(self, start: Scalar, window: tuple[Scalar, Scalar], grazing_speed: Scalar) -> PerContact:
+        """Where all gaps close within a window of time, by Newton's method."""
+
+        def approach(_, times):
+            return jnp.clip(
+                times - self.gaps(times) / jnp.minimum(self.rates(times), -grazing_speed), *window
+            )
+
+        return lax.fori_loop(0, NEWTON_STEPS, approach, jnp.broadcast_to(start, self.position.shape[:1]))
+
+    def _position(self, times: PerContact) -> Float[Array, "contacts dimension"]:
+        t = times[:, None]
+        return self.position + t * self.velocity + 0.5 * t**2 * self.acceleration
 
 
 Roots = tuple[PerContact, Bool[Array, "contacts"], PerContact, PerContact]
@@ -35,61 +74,38 @@ def contact_times(
     possible = (modes == BY_GAP) & ~resting & (limit > 0)
     # A prescribed root may lie slightly outside the step.
     window = limit - 2 * step_size, limit + step_size
-    path = geometry, state, acceleration
+    paths = Paths.of(geometry.rows, state, acceleration)
     if geometry.affine:
-        root, closes, gap, rate = _parabola_roots(*path, limit, possible, prescribed, window)
+        root, closes, gap, rate = _parabola_roots(paths, limit, possible, prescribed, window)
     else:
-        root, closes, gap, rate = _searched_roots(*path, limit, possible, prescribed, window, grazing_speed)
+        root, closes, gap, rate = _searched_roots(paths, limit, possible, prescribed, window, grazing_speed)
     time = implicit_root(root, gap, jnp.minimum(rate, -grazing_speed))
     time = jnp.where(prescribed, jnp.clip(time, *window), time)
     due = closes | prescribed
     return jnp.where(due, time, jnp.inf), due & (rate > -grazing_speed)
 
 
-def _searched_roots(
-    geometry: ContactGeometry, state, acceleration, limit, possible, prescribed, window, grazing_speed
-) -> Roots:
-    """Roots of any gaps along the path, by a search that is not differentiated."""
-
-    def path(state, acceleration, geometry):
-        def gap_at(time):
-            return geometry.gap(state.position + time * state.velocity + 0.5 * time**2 * acceleration)
-
-        return gap_at
-
-    gap_at = path(state, acceleration, geometry)
-    fixed = jax.tree.map(lambda x: lax.stop_gradient(x) if isinstance(x, Array) else x, geometry)
-    fixed_gap_at = path(*lax.stop_gradient((state, acceleration)), fixed)
-    initial = fixed_gap_at(jnp.zeros_like(limit))
+def _searched_roots(paths: Paths, limit, possible, prescribed, window, grazing_speed: Scalar) -> Roots:
+    """Roots of any gaps along their paths, by a search that is not differentiated."""
+    fixed = lax.stop_gradient(paths)
+    initial = fixed.gaps(jnp.zeros_like(paths.position[:, 0]))
     rounding = jnp.where(prescribed, 0, jnp.minimum(initial, 0))  # overlap left by the previous impact
-    contacts = jnp.arange(len(initial))
 
-    def gaps_at(times, gap_at=fixed_gap_at):
-        return jax.vmap(lambda t, j: gap_at(t)[j])(times, contacts) - rounding
+    def gaps_at(times):
+        return fixed.gaps(times) - rounding
 
-    def rates_at(times):
-        return jax.vmap(lambda t, j: jax.jvp(fixed_gap_at, (t,), (jnp.ones_like(t),))[1][j])(times, contacts)
-
-    def approach(_, time):
-        rate = jnp.minimum(rates_at(time), -grazing_speed)
-        return jnp.clip(time - gaps_at(time) / rate, *window)
-
-    end = jnp.broadcast_to(limit, initial.shape)
-    bracket = first_dip(gaps_at, rates_at, end)
+    bracket = first_dip(gaps_at, fixed.rates, jnp.broadcast_to(limit, initial.shape))
     closes = possible & (gaps_at(bracket) < 0)
-    root = bracketed_root(gaps_at, rates_at, jnp.maximum(initial, 0), bracket, closes)
+    root = bracketed_root(gaps_at, fixed.rates, jnp.maximum(initial, 0), bracket, closes)
     # Plain Newton for a prescribed root, since it has no bracket.
-    root = jnp.where(prescribed, lax.fori_loop(0, 6, approach, 0.5 * end), root)
-    return root, closes, gaps_at(root, gap_at), rates_at(root)
+    root = jnp.where(prescribed, fixed.meeting_times(0.5 * limit, window, grazing_speed), root)
+    return root, closes, paths.gaps(root) - rounding, fixed.rates(root)
 
 
-def _parabola_roots(
-    geometry: ContactGeometry, state, acceleration, limit, possible, prescribed, window
-) -> Roots:
-    """The same in closed form: along the path an affine gap is the parabola g + uτ + ½aτ²."""
-    jacobian = geometry.jacobian(state.position)
-    gap = geometry.gap(state.position)
-    rate, curvature = contact_rate(jacobian, state.velocity), contact_rate(jacobian, acceleration)
+def _parabola_roots(paths: Paths, limit, possible, prescribed, window) -> Roots:
+    """The same in closed form: along its path an affine gap is the parabola g + uτ + ½aτ²."""
+    normal, gap = paths.contacts.normal_of(paths.position), paths.contacts.gap_of(paths.position)
+    rate, curvature = (jnp.sum(normal * x, axis=1) for x in (paths.velocity, paths.acceleration))
     # Overlap left by rounding at the previous impact counts as contact, not as distance.
     gap = gap - jnp.where(prescribed, 0, jnp.minimum(lax.stop_gradient(gap), 0))
     g, u, a = lax.stop_gradient((gap, rate, curvature))
@@ -115,6 +131,7 @@ def implicit_root(
         slope: ∂g/∂t there, bounded away from 0 by the caller (the derivative diverges at a grazing contact).
 
     Example:
+        >>> import jax
         >>> def fall_time(gravity):     # from a height of 1 m: t = √(2/g), dt/dg = −t/2g
         ...     time = jnp.sqrt(2 / lax.stop_gradient(gravity))
         ...     return implicit_root(time, 1 - 0.5 * gravity * time**2, -gravity * time)

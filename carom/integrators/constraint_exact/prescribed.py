@@ -11,12 +11,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from carom.integrators.base import ConservativeForce
-from carom.integrators.constraint_exact.contact_times import implicit_root
+from carom.integrators.constraint_exact.contact_times import Paths, implicit_root
 from carom.mechanics import Contacts, impact_impulse
 from carom.types import Coordinates, PerBody, PerContact, Scalar, State
-
-NEWTON_STEPS = 6
-"""Newton iterations for the instant at which a path meets a surface."""
 
 
 def prescribed_step(
@@ -80,31 +77,16 @@ def _meeting_times(
     grazing_speed: Scalar,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
     """The time at which the path of each contact meets its surface, and whether it is a graze."""
-    r, v, a = (contacts.relative(x) for x in (state.position, state.velocity, acceleration))
-    low, high = remaining - 2 * step_size, remaining + step_size
-
-    def gap_at(contacts, r, v, a, time):
-        t = time[:, None]
-        return contacts.gap_of(r + t * v + 0.5 * t**2 * a)
-
-    fixed = lax.stop_gradient((contacts, r, v, a))
-
-    def rate_at(time):
-        rows, r, v, a = fixed
-        t = time[:, None]
-        return jnp.sum(rows.normal_of(r + t * v + 0.5 * t**2 * a) * (v + t * a), axis=1)
-
-    def approach(_, time):
-        slope = jnp.minimum(rate_at(time), -grazing_speed)
-        return jnp.clip(time - gap_at(*fixed, time) / slope, *lax.stop_gradient((low, high)))
-
+    paths, window = (
+        Paths.of(contacts, state, acceleration),
+        (remaining - 2 * step_size, remaining + step_size),
+    )
+    fixed, limits = lax.stop_gradient((paths, window))
     # From the middle of the step, which is nearest to wherever the impact is.
-    start = jnp.broadcast_to(0.5 * lax.stop_gradient(remaining), r.shape[:1])
-    root = lax.stop_gradient(lax.fori_loop(0, NEWTON_STEPS, approach, start))
-    slope = rate_at(root)
-    value = gap_at(contacts, r, v, a, root)
-    time = implicit_root(root, value, jnp.minimum(slope, -grazing_speed))
-    return jnp.clip(time, low, high), slope > -grazing_speed
+    root = lax.stop_gradient(fixed.meeting_times(0.5 * lax.stop_gradient(remaining), limits, grazing_speed))
+    slope = fixed.rates(root)
+    time = implicit_root(root, paths.gaps(root), jnp.minimum(slope, -grazing_speed))
+    return jnp.clip(time, *window), slope > -grazing_speed
 
 
 def _impact(

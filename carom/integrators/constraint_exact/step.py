@@ -10,6 +10,7 @@ surface even if that is slightly before or after the step, so that the motion is
 parameters as long as the prescribed contacts are the same.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -28,13 +29,6 @@ from carom.integrators.constraint_exact.contact_times import (
     contact_times,
 )
 from carom.integrators.constraint_exact.prescribed import prescribed_step
-from carom.integrators.constraint_exact.resting import (
-    Mechanics,
-    RestitutionLaw,
-    held_acceleration,
-    slip_end,
-    stopping_impulses,
-)
 from carom.mechanics import (
     AbstractInertia,
     ContactGeometry,
@@ -44,9 +38,13 @@ from carom.mechanics import (
     contact_rate,
     generalised_impulse,
     impact_impulse,
+    length,
 )
-from carom.mechanics.friction import friction_impulses
-from carom.types import Coordinates, PerContact, Scalar, State, Values
+from carom.mechanics.friction import Frictional, friction_impulses, frictional, holding_forces
+from carom.mechanics.impact import complementary_impulse
+from carom.types import Coordinates, Jacobian, PerContact, Scalar, State, Values
+
+RestitutionLaw = Callable[[PerContact], PerContact]
 
 MAX_IMPACTS = 8
 """Default upper bound on the impacts resolved within one step."""
@@ -65,6 +63,27 @@ class ImpactReport(NamedTuple):
     """An approach slower than `grazing_speed`: the derivative of its contact time was clipped."""
     instant: PerContact
     """Instant of each prescribed impact as a fraction of the step; ½ for other contacts."""
+
+
+class _Mechanics(NamedTuple):
+    """Quantities that are constant within a constraint-exact step."""
+
+    inertia: AbstractInertia
+    force: ConservativeForce
+    geometry: ContactGeometry
+    restitution: RestitutionLaw
+    friction: PerContact | None
+    grazing_speed: Scalar
+    rest_speed: Scalar
+
+    def acceleration(self, position: Coordinates) -> Coordinates:
+        """M⁻¹F, the acceleration without contact forces."""
+        return self.inertia.solve(self.force(position))
+
+    def rough(self, jacobian: Jacobian) -> Frictional:
+        """The contacts in vector form; only valid with friction."""
+        assert self.friction is not None
+        return frictional(jacobian, self.inertia, self.geometry.signs, friction=self.friction)
 
 
 class _Progress(NamedTuple):
@@ -89,7 +108,7 @@ def constraint_exact_step(
     max_impacts: int = MAX_IMPACTS,
     grazing_speed: Scalar = GRAZING,
     rest_speed: Scalar = REST,
-    length: Scalar = 1.0,
+    extent: Scalar = 1.0,
     modes: Modes | None = None,
 ) -> tuple[State, ImpactReport]:
     """Advance a state on the sample grid by one step, with impacts at their exact times.
@@ -102,7 +121,7 @@ def constraint_exact_step(
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
         rest_speed: a contact that separates more slowly than this stays closed. Also the least acceleration
             into a contact that counts as touching (two balls that hang side by side do not touch).
-        length: of the motion; a gap below the rounding of such a length is closed.
+        extent: of the motion; a gap below the rounding of such a length is closed.
         modes: which contacts are prescribed or excluded; by default all are determined by the gap.
     """
     none = jnp.zeros((len(geometry),), bool)
@@ -110,14 +129,14 @@ def constraint_exact_step(
     gap, jacobian = geometry.gap(state.position), geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
     # A body that is at rest on a surface at the beginning of the step stays in contact.
-    resting = (jnp.abs(gap) <= _gap_tolerance(state, length)) & (jnp.abs(rate) <= rest_speed)
+    resting = (jnp.abs(gap) <= _gap_tolerance(state, extent)) & (jnp.abs(rate) <= rest_speed)
     if modes is None:
         modes = jnp.zeros(none.shape, int)
     resting = resting & (modes == BY_GAP)
     law = restitution if callable(restitution) else lambda rate: restitution
     if friction is not None and not isinstance(inertia, Masses):
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
-    mechanics = Mechanics(inertia, force, geometry, law, friction, grazing_speed, rest_speed)
+    mechanics = _Mechanics(inertia, force, geometry, law, friction, grazing_speed, rest_speed)
     progress = _Progress(
         state,
         mechanics.acceleration(state.position),
@@ -137,43 +156,43 @@ def constraint_exact_step(
     return _finish_at_rest(mechanics, progress)
 
 
-def _gap_tolerance(state: State, length: Scalar) -> Float[Array, ""]:
-    return 64 * jnp.finfo(state.position.dtype).eps * (length + jnp.max(jnp.abs(state.position)))
+def _gap_tolerance(state: State, extent: Scalar) -> Float[Array, ""]:
+    return 64 * jnp.finfo(state.position.dtype).eps * (extent + jnp.max(jnp.abs(state.position)))
 
 
-def _finish_at_rest(mechanics: Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
+def _finish_at_rest(mechanics: _Mechanics, progress: _Progress) -> tuple[State, ImpactReport]:
     """Advance by the time that remains after the last impact, at rest on every surface in the way."""
     state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
-    steady, _ = held_acceleration(mechanics, state.position, acceleration, resting)
+    steady, _ = _held_acceleration(mechanics, state.position, acceleration, resting)
     end = state.position + remaining * state.velocity + 0.5 * remaining**2 * steady
     blocked = geometry.gap(end) < jnp.minimum(geometry.gap(state.position), 0)
     held = (resting | (blocked & (modes == BY_GAP))) & (remaining > 0)
     jacobian = geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
     compliance = contact_compliance(inertia, jacobian)
-    stop = stopping_impulses(mechanics, compliance, rate, held)
+    stop = _stopping_impulses(mechanics, compliance, rate, held)
     velocity = state.velocity + inertia.solve(generalised_impulse(jacobian, stop))
     if mechanics.friction is not None and len(held):
         # The friction impulse of the remaining time, applied at once: slip may end, but never reverses.
         contacts = mechanics.rough(jacobian)
-        reaction = stopping_impulses(mechanics, compliance, contact_rate(jacobian, acceleration), held)
+        reaction = _stopping_impulses(mechanics, compliance, contact_rate(jacobian, acceleration), held)
         braking = friction_impulses(contacts, velocity, stop + remaining * reaction)
         velocity = velocity + inertia.solve(contacts.momentum(braking))
-    start, _ = held_acceleration(mechanics, state.position, acceleration, held)
+    start, _ = _held_acceleration(mechanics, state.position, acceleration, held)
     position = state.position + remaining * velocity + 0.5 * remaining**2 * start
-    end, _ = held_acceleration(mechanics, position, mechanics.acceleration(position), held)
+    end, _ = _held_acceleration(mechanics, position, mechanics.acceleration(position), held)
     final = State(position, velocity + 0.5 * remaining * (start + end))
     return final, report._replace(contact=report.contact | held)
 
 
 def _advance_to_impact(
-    mechanics: Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
+    mechanics: _Mechanics, progress: _Progress, step_size: Scalar, last: Bool[Array, ""]
 ) -> _Progress:
     """Advance to the earliest impact within the remaining time, or to its end, and apply that impact."""
     state, acceleration, remaining, resting, modes, report = progress
     geometry, inertia = mechanics.geometry, mechanics.inertia
-    start, _ = held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
+    start, _ = _held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
 
     times, grazing = contact_times(
         geometry, state, start, remaining, resting, modes, step_size, mechanics.grazing_speed
@@ -183,13 +202,13 @@ def _advance_to_impact(
     times = jnp.where(waits & jnp.any((times < jnp.inf) & ~waits), jnp.inf, times)
     hit = jnp.argmin(times) if len(times) else jnp.zeros((), int)
     first = jnp.min(times, initial=jnp.inf)
-    sticking = slip_end(mechanics, state, start, resting)
+    sticking = _slip_end(mechanics, state, start, resting)
     due = (first < jnp.inf) & (first <= sticking)
     duration = jnp.where(due, first, jnp.minimum(sticking, remaining))
     # Velocity Verlet over the duration, with reactions at resting contacts.
     position = state.position + duration * state.velocity + 0.5 * duration**2 * start
     arrived = mechanics.acceleration(position)
-    end, gap_acceleration = held_acceleration(mechanics, position, arrived, resting, state.velocity)
+    end, gap_acceleration = _held_acceleration(mechanics, position, arrived, resting, state.velocity)
     before = state.velocity + 0.5 * duration * (start + end)
 
     struck = due & (jnp.arange(len(resting)) == hit)
@@ -228,6 +247,69 @@ def _advance_to_impact(
     )
 
 
+def _held_acceleration(
+    mechanics: _Mechanics,
+    position: Coordinates,
+    acceleration: Coordinates,
+    resting: Bool[Array, "contacts"],
+    velocity: Coordinates | None = None,
+) -> tuple[Coordinates, PerContact]:
+    """The acceleration with reactions at resting contacts, and the free acceleration of every gap.
+
+    The free acceleration of a gap is the one without the reaction of that contact itself, but with the
+    reactions of all others (a ball on top of a ball on the floor): a contact opens if it is positive.
+    Friction acts if a velocity is given.
+    """
+    jacobian = mechanics.geometry.jacobian(position)
+    if velocity is not None and mechanics.friction is not None and len(resting):
+        contacts = mechanics.rough(jacobian)
+        relative = contacts.relative(acceleration)
+        slip = contacts.across(contacts.relative(velocity))
+        force = holding_forces(contacts, relative, slip, closed=resting, rest_speed=mechanics.rest_speed)
+        held = contacts.along(relative + contacts.mobility @ force)
+        gap_acceleration = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
+        return acceleration + mechanics.inertia.solve(contacts.momentum(force)), gap_acceleration
+    # Without friction the scalar form is enough, and much smaller.
+    compliance = contact_compliance(mechanics.inertia, jacobian)
+    gap_acceleration = contact_rate(jacobian, acceleration)
+    reaction = _stopping_impulses(mechanics, compliance, gap_acceleration, resting)
+    gap_acceleration = gap_acceleration + compliance @ reaction - jnp.diagonal(compliance) * reaction
+    return acceleration + mechanics.inertia.solve(generalised_impulse(jacobian, reaction)), gap_acceleration
+
+
+def _stopping_impulses(
+    mechanics: _Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
+) -> PerContact:
+    """Complementary impulses that keep the touching contacts from closing."""
+    zero = jnp.zeros_like(rate)
+    geometry = mechanics.geometry
+    return complementary_impulse(
+        compliance,
+        rate,
+        zero,
+        target=zero,
+        touching=touching,
+        sweeps=2 * len(geometry) if geometry.coupled else 1,
+        # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
+        capacity=(2 * geometry.dimension - 1) * geometry.bodies + 1,
+    )[0]
+
+
+def _slip_end(
+    mechanics: _Mechanics, state: State, acceleration: Coordinates, resting: Bool[Array, "contacts"]
+) -> Float[Array, ""]:
+    """The time at which the first sliding contact starts to stick, ∞ without friction; forces change then."""
+    if mechanics.friction is None or not len(resting):
+        return jnp.asarray(jnp.inf, state.position.dtype)
+    contacts = mechanics.rough(mechanics.geometry.jacobian(state.position))
+    slip = contacts.across(contacts.relative(state.velocity))
+    speed = length(slip)
+    slides = resting & (speed > mechanics.rest_speed) & (mechanics.friction > 0)
+    slowing = -jnp.sum(slip * contacts.relative(acceleration), axis=1) / jnp.where(slides, speed, 1)
+    slows = slides & (slowing > 0)
+    return jnp.min(jnp.where(slows, speed / jnp.where(slows, slowing, 1), jnp.inf))
+
+
 class ConstraintExact(AbstractStepper):
     """Velocity Verlet with impacts at the exact time of contact.
 
@@ -254,8 +336,8 @@ class ConstraintExact(AbstractStepper):
 
     def _units(self, dtype) -> tuple[Scalar, Scalar]:
         """Length and speed, which no derivative moves."""
-        length, speed = (jnp.asarray(part, dtype) for part in (self.length, self.speed))
-        return lax.stop_gradient(length), lax.stop_gradient(speed)
+        extent, speed = (jnp.asarray(part, dtype) for part in (self.length, self.speed))
+        return lax.stop_gradient(extent), lax.stop_gradient(speed)
 
     def stated(self) -> dict[str, Any]:
         return {}
@@ -270,7 +352,7 @@ class ConstraintExact(AbstractStepper):
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
     ) -> Stepped:
         started = State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
-        length, speed = self._units(state.position.dtype)
+        extent, speed = self._units(state.position.dtype)
         if most is None:
             after, report = constraint_exact_step(
                 started,
@@ -283,7 +365,7 @@ class ConstraintExact(AbstractStepper):
                 max_impacts=self.max_impacts or min(len(state.position) + 1, MAX_IMPACTS),
                 grazing_speed=GRAZING * speed,
                 rest_speed=REST * speed,
-                length=length,
+                extent=extent,
                 modes=modes,
             )
             contact, instant = report.contact, report.instant

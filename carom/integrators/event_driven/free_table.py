@@ -14,15 +14,16 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from carom.integrators.event_driven.balls import Balls, Components, Flight, dot
-from carom.integrators.event_driven.impacts import (
+from carom.integrators.event_driven.events import (
     Options,
+    event_codes,
     exact_instant,
     first_event,
+    next_events,
     outdated,
     velocities_after,
 )
 from carom.integrators.event_driven.neighbours import neighbour_lists
-from carom.integrators.event_driven.next_event import event_codes, next_events
 from carom.integrators.event_driven.resting import resolve_cluster
 from carom.types import State
 

@@ -17,19 +17,20 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from carom.integrators.event_driven.balls import Balls, Flight, Others, dot, gap_tolerance, pick
-from carom.integrators.event_driven.free_table import free_motion
-from carom.integrators.event_driven.impacts import (
+from carom.integrators.event_driven.events import (
     Event,
     Options,
     ReportKind,
+    event_codes,
     exact_instant,
     first_event,
     meeting,
+    next_events,
     outdated,
     velocities_after,
 )
+from carom.integrators.event_driven.free_table import free_motion
 from carom.integrators.event_driven.neighbours import NeighbourLists, greatest_speed, neighbour_lists
-from carom.integrators.event_driven.next_event import event_codes, next_events
 from carom.integrators.event_driven.resting import resolve_cluster, supported, touching_cluster
 from carom.mechanics import length
 from carom.types import State
@@ -57,16 +58,9 @@ class EventReport(NamedTuple):
     """Some body had more neighbours than a list holds, or lists expired too often: impacts may have been
     missed."""
 
-    def with_contact(
-        self, *, bodies: Bool[Array, "..."] | None = None, planes: Bool[Array, "..."]
-    ) -> "EventReport":
-        """The same with more contacts, (scenes, bodies, bodies) and (planes, scenes, bodies)."""
-        if self.contact is None:
-            return self
-        planes = jnp.moveaxis(planes, 0, -1)
-        if bodies is None:
-            bodies = jnp.zeros((*planes.shape[:2], self.contact.shape[-1] - planes.shape[-1]), bool)
-        return self._replace(contact=self.contact | jnp.concatenate([bodies, planes], axis=-1))
+    def with_contact(self, pushes: Bool[Array, "scenes bodies targets"]) -> "EventReport":
+        """The same with more contacts."""
+        return self if self.contact is None else self._replace(contact=self.contact | pushes)
 
 
 class Progress(NamedTuple):
@@ -271,12 +265,14 @@ def _next_event(
     )
     pair = flight.of(event.subjects)
     elapsed, grazes = exact_instant(balls, pair, event, progress.clock, grazing_speed=options.grazing_speed)
-    first, second = event.chosen(balls.bodies)
-    struck = (first & event.hits[:, None]) | second
+    first, second, struck = event.chosen(balls.bodies)
     later, impacts = flight.after(elapsed), progress.impacts + struck.astype(jnp.int32)
     plastic, joins, resolves = _lasting(balls, progress, options, event, later, elapsed, impacts, end, last)
     members = (progress.clustered | joins) & resolves[:, None]
 
+    targets = jnp.arange(balls.bodies + balls.planes, dtype=jnp.int32)[None, None]
+    met = jnp.where(first, event.code[:, None], event.subjects[:, :1])
+    report = report.with_contact(struck[..., None] & (targets == met[..., None]))
     progress = progress._replace(
         flight=_within_energy(balls, later, progress, resolves),
         clock=progress.clock + elapsed,
@@ -287,7 +283,6 @@ def _next_event(
             exhausted=report.exhausted | plastic | (event.active & last),
             truncated=report.truncated | (event.active & last),
             grazing=report.grazing | grazes,
-            contact=_with_impact(report.contact, event, first, struck),
         ),
     )
     pair = progress.flight.of(event.subjects)
@@ -325,8 +320,7 @@ def _lasting(
     Bodies pressed together at rest do, and bodies that do not stop bouncing; so does a body that hardly left
     a cluster before it is pushed again, as clusters are too expensive to be resolved a thousand times.
     """
-    first, second = event.chosen(balls.bodies)
-    struck = (first & event.hits[:, None]) | second
+    first, _, struck = event.chosen(balls.bodies)
     disturbed = event.with_body & jnp.any(pick(progress.clustered, event.subjects), axis=1)
     # Velocities of a cluster contain a fall that is still to come: they do not tell slow impacts.
     slow = disturbed | (-meeting(balls, later.of(event.subjects), event)[-1] < progress.slow)
@@ -351,15 +345,6 @@ def _lasting(
 def _select(where: Bool[Array, "scenes _"], new: Array, old: Array) -> Array:
     """New values of some scenes and bodies, whatever axes come before these two."""
     return jnp.where(jnp.expand_dims(where, tuple(range(old.ndim - 2))), new, old)
-
-
-def _with_impact(contact, event: Event, first, struck):
-    """What each body has touched, with what it touches in this event."""
-    if contact is None:
-        return None
-    targets = jnp.arange(contact.shape[-1], dtype=jnp.int32)[None, None]
-    met = jnp.where(first, event.code[:, None], event.subjects[:, :1])
-    return contact | (struck[..., None] & (targets == met[..., None]))
 
 
 def _plan(
@@ -392,7 +377,9 @@ def _plan(
         moving = jax.tree.map(lambda new, old: jnp.where(clustered[None], old, new), held, moving)
         closed, pushes = closed & ~clustered[None], pushes & ~clustered[None]
         nothing = jnp.zeros((balls.planes, *progress.times.shape), bool)
-        report = report.with_contact(planes=put(nothing, pushes))
+        # Planes come after the other bodies.
+        pushes = jnp.moveaxis(put(nothing, pushes), 0, -1)
+        report = report.with_contact(jnp.pad(pushes, ((0, 0), (0, 0), (balls.bodies, 0))))
     flight = jax.tree.map(put, progress.flight, moving)
     clock = lax.stop_gradient(progress.clock)
     time, event = next_events(
@@ -447,14 +434,15 @@ def _resolve_clusters(balls: Balls, progress: Progress, options: Options, end, m
     if flight.acceleration is not None:
         # Velocities of a cluster contain the fall of the whole rest of the step: they are constant.
         flight = flight._replace(acceleration=jnp.where(cluster[None], 0, flight.acceleration))
-    bodies, planes = jnp.split(pushes, [pushes.shape[-1] - balls.planes], axis=-1)
     if others is not None and progress.report.contact is not None:
         # From positions in the neighbour list to numbers of bodies.
+        bodies, planes = jnp.split(pushes, [pushes.shape[-1] - balls.planes], axis=-1)
         index = jnp.arange(len(others))[:, None, None], jnp.arange(balls.bodies)[None, :, None], others
         bodies = jnp.zeros((*cluster.shape, balls.bodies), bool).at[index].max(bodies)
+        pushes = jnp.concatenate([bodies, planes], axis=-1)
     return progress._replace(
         flight=flight._replace(velocity=velocity),
         clustered=jnp.where(scenes[:, None], cluster, progress.clustered),
         cluster_energy=jnp.where(scenes, energy, progress.cluster_energy),
-        report=progress.report.with_contact(bodies=bodies, planes=jnp.moveaxis(planes, -1, 0)),
+        report=progress.report.with_contact(pushes),
     )
