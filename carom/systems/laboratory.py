@@ -25,9 +25,9 @@ RestitutionLaw = Literal["linear", "logarithmic"]
 HAIR = 1e-12
 """Bodies leave a contact from this distance, so that the event of that contact does not fire again."""
 PASSES = 100
-"""A body that leaves one contact so may come nearer to another: these moves are made so many times at most."""
+"""A body moved out of one contact may come nearer to another: at most so many rounds of moves."""
 STILL = 1e-10
-"""Closing speed below which bodies that touch do not collide: bodies side by side have rounding for a speed."""
+"""Closing speed below which touching bodies do not collide; side by side they have rounding for a speed."""
 LONGEST_STEP = 0.02
 """Seconds; two balls must not pass through each other within a step of the solver."""
 LEFT = 1e-8

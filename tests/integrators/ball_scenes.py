@@ -100,7 +100,12 @@ def reference_motion(balls: Balls, position, velocity, times, *, slowest=1e-6, m
     normals, offsets = np.asarray(balls.normals), np.asarray(balls.offsets)
     e, mu = float(balls.restitution), float(balls.friction)
     field = np.zeros(position.shape[1]) if balls.gravity is None else np.asarray(balls.gravity)
-    q, v, now, samples = np.array(position), np.array(velocity), 0.0, [(position[None][:0], velocity[None][:0])]
+    q, v, now, samples = (
+        np.array(position),
+        np.array(velocity),
+        0.0,
+        [(position[None][:0], velocity[None][:0])],
+    )
     for time in times:
         impacts = np.zeros(len(q), int)
         while True:
