@@ -28,8 +28,14 @@ from carom.types import Coordinates, Scalar, State, Trajectory
 RestitutionLaw = Literal["linear", "logarithmic"]
 HAIR = 1e-12
 """Bodies leave a contact from this distance, so that the event of that contact does not fire again."""
+PASSES = 100
+"""A body moved out of one contact may come nearer to another: at most so many rounds of moves."""
+STILL = 1e-10
+"""Closing speed below which touching bodies do not collide; side by side they have rounding for a speed."""
 LONGEST_STEP = 0.02
 """Seconds; two balls must not pass through each other within a step of the solver."""
+LEFT = 1e-8
+"""Speed along the normal that ends a rest; rounding of the solver stays below."""
 SLIP = 1e-3
 """Slip speed around which the friction of a sliding body is smoothed."""
 LEAST_REBOUND = 0.02
@@ -204,11 +210,14 @@ class _World:
 
     def fly(self, begin: float, state: np.ndarray) -> Flight:
         self.now = begin
+        self._release(state)
         limit = min([push.end for push in self.pushes], default=np.inf)
         free = self._free()
         position, velocity = self._apart(state, free)
         if self._due(position, velocity, free) is not None:
-            return begin, lambda times: np.repeat(state[:, None], len(times), axis=1)
+            # Moved, or `impact` would not see a contact that the moves have closed.
+            apart = np.concatenate([position.ravel(), velocity.ravel()])
+            return begin, lambda times: np.repeat(apart[:, None], len(times), axis=1)
 
         def least_gap(_, y: np.ndarray) -> float:
             return float(np.min(self.rows.gap(y.reshape(self.shape)[0])[free], initial=1e9))
@@ -234,6 +243,8 @@ class _World:
         contact = self._due(position, velocity, free)
         if contact is None:
             contact = int(np.argmin(np.where(free, self.rows.gap(position), np.inf)))
+            if self._rates(position, velocity)[contact] >= -STILL:
+                return state, struck, False
         struck[contact] = True
         return self._struck(contact, position, velocity), struck, False
 
@@ -269,21 +280,35 @@ class _World:
 
     def _due(self, position: np.ndarray, velocity: np.ndarray, free: np.ndarray) -> int | None:
         """A contact that touches and closes already."""
-        relative = self.rows.relative(position)
-        normal = self.rows.normal_of(relative)
-        rate = np.sum(normal * self.rows.relative(velocity), axis=-1)
-        due = free & (self.rows.gap_of(relative) <= 0) & (rate < -1e-10)
+        rate = self._rates(position, velocity)
+        due = free & (self.rows.gap(position) <= 0) & (rate < -STILL)
         return int(np.argmin(np.where(due, rate, np.inf))) if due.any() else None
+
+    def _rates(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+        """Of the gaps."""
+        return np.sum(
+            self.rows.normal_of(self.rows.relative(position)) * self.rows.relative(velocity), axis=-1
+        )
+
+    def _release(self, state: np.ndarray) -> None:
+        """End the rest of bodies that an impact with others has set in motion along the normal."""
+        if self.resting:
+            rate = self._rates(*state.reshape(self.shape))
+            self.resting = [contact for contact in self.resting if abs(rate[contact]) < LEFT]
 
     def _apart(self, state: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The state with bodies that part, or rest side by side, moved to where they do not touch."""
         position, velocity = state.copy().reshape(self.shape)
-        for contact in np.flatnonzero(free & (self.rows.gap(position) < HAIR)):
-            relative = self.rows.relative(position)
-            normal, gap = self.rows.normal_of(relative)[contact], self.rows.gap_of(relative)[contact]
-            if normal @ self.rows.relative(velocity)[contact] > -1e-10:
+        for _ in range(PASSES):
+            gap, rate = self.rows.gap(position), self._rates(position, velocity)
+            near = np.flatnonzero(free & (gap < HAIR) & (rate > -STILL))
+            if not near.size:
+                break
+            for contact in near:
+                relative = self.rows.relative(position)
+                normal, gap = self.rows.normal_of(relative)[contact], self.rows.gap_of(relative)[contact]
                 move = self.shares[contact][:, None] * normal / self.compliance[contact]
-                position += (2 * HAIR - gap) * move
+                position += max(2 * HAIR - gap, 0.0) * move
         return position, velocity
 
     def _rate(self, time: float, y: np.ndarray) -> np.ndarray:

@@ -155,11 +155,11 @@ class TextbookModel:
         """The acceleration over a step, at its middle."""
         if not self.drag:
             return np.broadcast_to(self.acceleration, velocity.shape)
-
-        def rate(v: np.ndarray) -> np.ndarray:
-            return self.acceleration - self.drag * np.linalg.norm(v, axis=-1, keepdims=True) * v
-
-        return rate(velocity + 0.5 * step * rate(velocity))
+        # Twice the same lines: a function of its own takes longer to call than this takes to compute.
+        speed = np.sqrt(np.sum(velocity * velocity, axis=-1, keepdims=True))
+        middle = velocity + 0.5 * step * (self.acceleration - self.drag * speed * velocity)
+        speed = np.sqrt(np.sum(middle * middle, axis=-1, keepdims=True))
+        return self.acceleration - self.drag * speed * middle
 
     def _bounce(self, world: "Contacts", position, velocity, contact) -> np.ndarray:
         normal, relative, speed = world.at(position, velocity, contact)

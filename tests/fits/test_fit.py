@@ -15,11 +15,13 @@ from carom.types import State
 from tests.campaign import shortened
 
 SETTINGS = TrainingSettings(epochs=500, learning_rate=1e-2, schedule="cosine", l2=0.0)
+SHORT = replace(SETTINGS, epochs=300)
+"""Enough for what is learned every day."""
 
 
-def _learn(recording, kind, **options):
+def _learn(recording, kind, *, settings=SETTINGS, **options):
     model = kind.for_recording(recording, key=jax.random.key(0), **options)
-    fit = train(model, recording, SETTINGS, seed=0)
+    fit = train(model, recording, settings, seed=0)
     predicted = forecast(fit.model, recording.start, len(recording.runs[0]) - 1)
     error = paper_rmse(predicted, recording.runs[0], velocities=fit.model.predicts_velocity)
     return fit.model, predicted, error
@@ -45,7 +47,7 @@ def test_cd_lagrange_on_the_pendulum(pendulum):
 
 @pytest.mark.parametrize("scheme", shortened(["velocity_verlet", "stormer_verlet"], ["velocity_verlet"]))
 def test_variational_integrator_networks_on_the_pendulum(pendulum, scheme):
-    _, _, error = _learn(pendulum, VariationalIntegratorNetwork, scheme=scheme)
+    _, _, error = _learn(pendulum, VariationalIntegratorNetwork, settings=SHORT, scheme=scheme)
     assert error < 0.05
 
 
@@ -65,13 +67,13 @@ def test_stormer_verlet_needs_no_velocities(pendulum):
 
 
 def test_resnet_on_the_pendulum(pendulum):
-    _, _, error = _learn(pendulum, ResNet)
+    _, _, error = _learn(pendulum, ResNet, settings=SHORT)
     assert error < 0.3
 
 
 def test_cd_lagrange_on_the_ball():
     recording = simulate(BouncingBall(), steps=500, step_size=0.02, truth="scheme", velocity_grid="sample")
-    _, predicted, error = _learn(recording, CDLagrangeNetwork)
+    _, predicted, error = _learn(recording, CDLagrangeNetwork, settings=SHORT)
     assert error < 0.05
     bounces = contact_score(np.asarray(predicted.contact[:, 0]) > 0.5, recording.runs[0].touch[:, 0])
     assert bounces.true_events == 3

@@ -89,25 +89,30 @@ def least_gap(balls: Balls, position) -> float:
     return float(least)
 
 
-def reference_motion(balls: Balls, position, velocity, times, *, most=500):
+def reference_motion(balls: Balls, position, velocity, times, *, slowest=1e-6, most=64):
     """The same motion in NumPy: the earliest root of every pair and plane, over and over.
 
-    It knows no rest: None where there are more impacts than `most`.
+    It knows neither rest nor contact clusters, and returns only the samples before the first: one is at hand
+    where an impact is slower than `slowest`, whose instant rounding decides, or where a body makes more than
+    `most` impacts between two samples.
     """
     masses, radii = np.asarray(balls.masses), np.asarray(balls.radii)
     normals, offsets = np.asarray(balls.normals), np.asarray(balls.offsets)
     e, mu = float(balls.restitution), float(balls.friction)
     field = np.zeros(position.shape[1]) if balls.gravity is None else np.asarray(balls.gravity)
-    q, v, now, samples, impacts = np.array(position), np.array(velocity), 0.0, [], 0
+    q, v, now, samples = (
+        np.array(position),
+        np.array(velocity),
+        0.0,
+        [(position[None][:0], velocity[None][:0])],
+    )
     for time in times:
+        impacts = np.zeros(len(q), int)
         while True:
             wait, hit = _earliest(q, v, radii, normals, offsets, field)
             if now + wait > time:
                 break
             q, v, now = q + wait * v + 0.5 * wait**2 * field, v + wait * field, now + wait
-            impacts += 1
-            if impacts > most:
-                return None
             first, second, normal = hit
             if second is None:
                 mass, relative = masses[first], v[first]
@@ -116,6 +121,9 @@ def reference_motion(balls: Balls, position, velocity, times, *, most=500):
                 mass = masses[first] * masses[second] / (masses[first] + masses[second])
                 relative = v[first] - v[second]
             closing = relative @ normal
+            impacts[[i for i in (first, second) if i is not None]] += 1
+            if -closing < slowest or impacts.max() > most:
+                return tuple(np.concatenate(x) for x in zip(*samples, strict=True))
             slip = relative - closing * normal
             push = -(1 + e) * closing * mass
             speed = np.linalg.norm(slip)
@@ -126,8 +134,8 @@ def reference_motion(balls: Balls, position, velocity, times, *, most=500):
                 v[second] -= impulse / masses[second]
         wait = time - now
         q, v, now = q + wait * v + 0.5 * wait**2 * field, v + wait * field, time
-        samples.append((q.copy(), v.copy()))
-    return tuple(np.array(x) for x in zip(*samples, strict=True))
+        samples.append((q[None].copy(), v[None].copy()))
+    return tuple(np.concatenate(x) for x in zip(*samples, strict=True))
 
 
 def _earliest(q, v, radii, normals, offsets, field):
@@ -142,10 +150,12 @@ def _earliest(q, v, radii, normals, offsets, field):
                     wait, hit = time, (i, j, None)
         for normal, offset in zip(normals, offsets, strict=True):
             gap, rate, pull = normal @ q[i] - offset - radii[i], normal @ v[i], normal @ field
-            roots = np.roots([0.5 * pull, rate, gap]) if pull else np.array([-gap / rate if rate else np.inf])
-            roots = roots[np.isreal(roots)].real
+            # The root at which the gap closes, in the form that does not cancel.
+            arrival = np.sqrt(max(rate * rate - 2 * pull * gap, 0.0))
+            if arrival == 0 or (rate >= 0 and pull == 0):
+                continue
+            time = 2 * gap / (arrival - rate) if rate < 0 else -(arrival + rate) / pull
             # The ball leaves a plane that it touches: that root is the impact that has just been.
-            later = [t for t in roots if rate + pull * t < 0 and t > -1e-9]
-            if later and min(later) < wait:
-                wait, hit = max(min(later), 0.0), (i, None, normal)
+            if -1e-9 < time < wait:
+                wait, hit = max(time, 0.0), (i, None, normal)
     return wait, hit

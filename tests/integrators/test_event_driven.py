@@ -5,7 +5,7 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from carom.integrators.event_driven.balls import Balls
@@ -105,6 +105,8 @@ def test_energy_is_constant_over_ten_thousand_steps(field):
 @pytest.mark.parametrize("field", [False, True], ids=["free table", "gravity"])
 @examples(5)
 @given(seed=seeds)
+@example(seed=35)  # inelastic collapses
+@example(seed=230)
 def test_a_plain_event_loop_gives_the_same_motion(field, seed):
     """As long as neighbours stay together: rounding grows with every impact, by some flight over radius."""
     random = np.random.default_rng(seed)
@@ -118,11 +120,9 @@ def test_a_plain_event_loop_gives_the_same_motion(field, seed):
     growth = np.abs(np.asarray(neighbours.velocity - states.velocity)).max(axis=(2, 3))
     times = 0.01 * np.arange(1, 31)
     for scene in range(2):
-        reference = reference_motion(balls, start.position[scene], start.velocity[scene], times)
-        assume(reference is not None)
-        position, velocity = reference
-        # The first five samples count in any case.
-        tame = max(5, np.argmax(np.append(growth[:30, scene], 1) > 1e-8))
+        position, velocity = reference_motion(balls, start.position[scene], start.velocity[scene], times)
+        # The first five samples count in any case, unless bodies stay in contact before.
+        tame = min(len(position), max(5, np.argmax(np.append(growth[:30, scene], 1) > 1e-8)))
         np.testing.assert_allclose(states.position[:tame, scene], position[:tame], atol=1e-7)
         np.testing.assert_allclose(states.velocity[:tame, scene], velocity[:tame], atol=1e-5)
 

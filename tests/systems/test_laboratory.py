@@ -18,6 +18,7 @@ TIMES = np.linspace(0, 3, 151)
         BouncingBall(restitution=0.8),
         BentBall(restitution=0.9),
         NewtonsCradle(balls=3, restitution=0.9),
+        NewtonsCradle(balls=5, restitution=1.0),
         Billiards(size=(1.0, 0.6), radii=(0.05, 0.05), ball_masses=(1.0, 2.0), restitution=0.9, friction=0.1),
     ],
 )
@@ -36,6 +37,20 @@ def test_a_ball_with_friction_comes_to_rest():
     motion = Laboratory(box).exact(start, np.linspace(0, 5, 51))
     assert np.abs(motion.velocity[-1]).max() < 1e-3
     assert motion.position[-1, 0, 1] == pytest.approx(0.1, abs=1e-6)
+
+
+def test_a_ball_at_rest_that_is_struck_leaves_the_floor():
+    """A smaller ball runs against one at rest and lifts it, which then falls freely."""
+    box = BallBox(size=(20.0, 3.0), radii=(0.2, 0.1), ball_masses=(1.0, 5.0), restitution=0.9)
+    start = State(jnp.array([[10.0, 0.2], [9.0, 0.1]]), jnp.array([[0.0, 0.0], [4.0, 0.0]]))
+    times = np.linspace(0, 1, 1001)
+    motion = Laboratory(box).exact(start, times)
+    hit = np.argmax(motion.velocity[:, 0, 1] > 0.1)
+    flight = slice(hit, hit + np.argmax(motion.velocity[hit:, 0, 1] < -0.1))
+    fallen = np.diff(motion.velocity[flight, 0, 1])
+    assert len(fallen) > 100
+    np.testing.assert_allclose(fallen, -9.81 * 0.001, atol=1e-8)
+    assert motion.position[:, 0, 1].min() > 0.2 - 1e-9
 
 
 def test_a_contact_lasts_and_keeps_its_restitution():

@@ -81,17 +81,17 @@ class Jumps(NamedTuple):
     """Samples that are no measurement of the motion."""
 
 
-class _Flight(NamedTuple):
-    """The motion over a duration as a linear map of Gaussian states: one row per sequence and duration."""
+class _Flights(NamedTuple):
+    """Motion as a linear map of Gaussian states, x ↦ matrix x + noise, and what a jump in between adds."""
 
-    matrix: Float[np.ndarray, "sequences durations 9 9"]
-    noise: Float[np.ndarray, "sequences durations 9"]
-
-    def __call__(self, state: np.ndarray, durations: slice) -> np.ndarray:
-        """States [sequences, durations or 1, 9, hypotheses, dimension] at the end of the flight."""
-        flat = state.reshape(*state.shape[:3], -1)
-        moved = self.matrix[:, durations] @ flat + self.noise[:, durations, :, None]
-        return moved.reshape(*moved.shape[:3], *state.shape[3:])
+    whole: tuple[np.ndarray, np.ndarray]
+    """Over a step: matrices [sequences, 9, 9] and noises [sequences, 9, 1]."""
+    before: tuple[np.ndarray, np.ndarray]
+    """Up to a jump of each kind within the step: [sequences, kinds, 9, 9 or 1]."""
+    after: tuple[np.ndarray, np.ndarray]
+    """From there to the end of the step."""
+    late: np.ndarray
+    """Variance of the instant of a jump of each kind, [sequences, kinds, 1, 1]."""
 
 
 def _polynomials() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -118,12 +118,32 @@ def _polynomials() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 _MATRIX, _BY_MISFIT, _BY_DRIFT = _polynomials()
 
 
-def _flights(h: np.ndarray, misfit: np.ndarray, drift: np.ndarray) -> _Flight:
+def _flights(h: np.ndarray, misfit: np.ndarray, drift: np.ndarray) -> _Flights:
     """Flights over a whole step, and up to and after a jump of each kind within it."""
     durations = h[:, None] * np.concatenate([[1.0], _BEFORE, _AFTER])
     powers = durations[..., None] ** np.arange(6)
     noise = misfit[:, None, None] * (powers @ _BY_MISFIT) + drift[:, None, None] * (powers @ _BY_DRIFT)
-    return _Flight(np.tensordot(powers, _MATRIX, 1), noise)
+    matrix, noise = np.tensordot(powers, _MATRIX, 1), noise[..., None]
+    before, after = slice(1, 1 + KINDS), slice(1 + KINDS, None)
+    late = ((_WIDTH * h[:, None]) ** 2 / 12)[:, :, None, None]
+    return _Flights(
+        (matrix[:, 0], noise[:, 0]),
+        (matrix[:, before], noise[:, before]),
+        (matrix[:, after], noise[:, after]),
+        late,
+    )
+
+
+def _jump_map(motion: Motion) -> tuple[np.ndarray, np.ndarray]:
+    """What a jump of each kind keeps of a state, and what it adds: [kinds, 9, 1, 1 or dimension]."""
+    keep, add = np.ones((KINDS, 9, 1, 1)), np.zeros((KINDS, 9, 1, len(motion.acceleration)))
+    keep[:, [V, VV, XV, VA]] = 0.0
+    add[~_REST, VV] = (WIDE * motion.speed) ** 2
+    for kind in np.flatnonzero(~_IMPACT):
+        keep[kind, [A, XA, AA]] = 0.0
+        if not _REST[kind]:
+            add[kind, A], add[kind, AA] = motion.acceleration, motion.deviation**2
+    return keep, add
 
 
 def most_probable(
@@ -133,6 +153,7 @@ def most_probable(
     drift: Float[np.ndarray, "sequences"],
 ) -> tuple[list[Jumps], Float[np.ndarray, "sequences"]]:
     """The most probable path of every sequence, and its log-likelihood, for trial misfits and drifts."""
+    # One loop without calls of our own: with few sequences the calls of NumPy already take most of the time.
     samples, count, dimension = data.position.shape
     rows = np.arange(count)[:, None]
     variance, wide = motion.noise**2, (WIDE * motion.speed) ** 2
@@ -144,91 +165,84 @@ def most_probable(
     state[:, VV], state[:, AA] = wide, motion.deviation**2
     state[:, A] = motion.acceleration
     weight, last = np.zeros((count, 1)), np.full((count, 1), -1)
-    outlier = np.zeros((count, 1, samples), bool)
     parent = np.full((samples, count, KINDS), -1)
     evidence = np.zeros(count)
-    measured = [(X, data.position, variance[0])]
+    measured = [(X, data.position, variance[0], motion.length)]
     if np.isfinite(data.velocity).any():
-        measured.append((V, data.velocity, variance[1]))
+        measured.append((V, data.velocity, variance[1], motion.speed))
+    # Variances of a usual measurement and of an outlier, and the logarithms of their shares.
+    channels = [
+        (
+            row,
+            np.nan_to_num(values)[:, :, None],
+            np.isfinite(values)[:, :, None],
+            noise,
+            np.array([noise, (OUTLIER_SCALE * scale) ** 2]).reshape(2, 1, 1, 1),
+        )
+        for row, values, noise, scale in measured
+    ]
+    shares = np.log([1 - OUTLIERS, OUTLIERS])[:, None, None]
+    stays, jumps = -np.logaddexp(0, data.prior)[:, :, None], -np.logaddexp(0, -data.prior)[:, :, None]
     steps = np.diff(data.time, axis=0)
     # Steps that differ by rounding alone are the same, which saves a part of the work.
     steps = np.where(np.abs(steps - np.median(steps)) < 1e-9 * np.median(steps), np.median(steps), steps)
-    flights = _flights(steps[0], misfit, drift)
+    changed = np.append(False, (steps[1:] != steps[:-1]).any(axis=1))
+    keep, add = _jump_map(motion)
+    instant = np.where(_REST, 0.0, wide)[:, None, None]
+    flights, history = _flights(steps[0], misfit, drift), []
     for k in range(1, samples):
-        if k > 1 and not np.array_equal(steps[k - 1], steps[k - 2]):
+        if changed[k - 1]:
             flights = _flights(steps[k - 1], misfit, drift)
-        odds = data.prior[k][:, None]
-        best = np.argsort(-weight, axis=1)[:, :PARENTS]
-        size, spawned = weight.shape[1], best.shape[1]
-        parents = np.take_along_axis(state, best[:, None, :, None], axis=2)
-        jumped = _after_jump(parents, steps[k - 1], flights, motion)
-        state = np.concatenate([flights(state[:, None], slice(0, 1))[:, 0], jumped], axis=2)
-        jump_weight = np.take_along_axis(weight, best, axis=1) - np.logaddexp(0, -odds)
-        jump_weight = (jump_weight[:, None] + _LOG_SHARE[:, None]).reshape(count, -1)
-        weight = np.concatenate([weight - np.logaddexp(0, odds), jump_weight], axis=1)
-        origin = np.concatenate([last, np.tile(np.take_along_axis(last, best, axis=1), KINDS)], axis=1)
-        fresh = np.repeat(k * KINDS + np.arange(KINDS), spawned)
-        last = np.concatenate([last, np.broadcast_to(fresh, (count, len(fresh)))], axis=1)
+        # Hypotheses are in the order of their weights.
+        size, spawned = weight.shape[1], min(weight.shape[1], PARENTS)
+        matrix, noise = flights.whole
+        moved = (matrix @ state.reshape(count, 9, -1) + noise).reshape(count, 9, size, dimension)
+        matrix, noise = flights.before
+        after = matrix @ state[:, None, :, :spawned].reshape(count, 1, 9, -1) + noise
+        after = after.reshape(count, KINDS, 9, spawned, dimension)
+        after[:, :, XX] += flights.late * (after[:, :, V] ** 2 + after[:, :, VV] + instant)
+        after = after * keep + add
+        matrix, noise = flights.after
+        after = (matrix @ after.reshape(count, KINDS, 9, -1) + noise).swapaxes(1, 2)
+        state = np.concatenate([moved, after.reshape(count, 9, -1, dimension)], axis=2)
+        jumped = (weight[:, :spawned] + jumps[k])[:, None] + _LOG_SHARE[:, None]
+        weight = np.concatenate([weight + stays[k], jumped.reshape(count, -1)], axis=1)
         lost = np.zeros(weight.shape, bool)
-        for row, values, noise in measured:
-            known = np.isfinite(values[k])[:, None]
-            error = np.where(known, np.nan_to_num(values[k])[:, None] - state[:, row], 0.0)
-            spread = state[:, XX if row == X else VV]
-            usual = _log_density(error, spread + noise, known) + np.log(1 - OUTLIERS)
-            wild = (OUTLIER_SCALE * (motion.length if row == X else motion.speed)) ** 2
-            unusual = _log_density(error, spread + wild, known) + np.log(OUTLIERS)
+        for row, values, finite, usual, variances in channels:
+            known = finite[k]
+            error = np.where(known, values[k] - state[:, row], 0.0)
+            spread = state[:, XX if row == X else VV] + variances
+            density = np.where(known, -0.5 * (error**2 / spread + np.log(2 * np.pi * spread)), 0.0)
+            usual_weight, unusual_weight = density.sum(axis=-1) + shares
             if row == X:  # a sample is an outlier in all that is measured
-                lost = unusual > usual
-            weight = weight + np.where(lost, unusual, usual)
+                lost = unusual_weight > usual_weight
+            weight = weight + np.where(lost, unusual_weight, usual_weight)
             # What was not measured has an infinite variance, and leaves the state as it was.
-            state = _updated(state, row, error, np.where(known & ~lost[..., None], noise, np.inf))
+            variance = np.where(known & ~lost[..., None], usual, np.inf)
+            covariances = state[:, 3:6] if row == X else state[:, [XV, VV, VA]]
+            gain = covariances / (covariances[:, row : row + 1] + variance[:, None])
+            change = gain[:, _FIRST] * covariances[:, _SECOND]
+            state[:, :3] += gain * error[:, None]
+            state[:, 3:] -= change
         # Of several parents of a jump only the best is kept: the state after it hardly depends on the parent.
         by_parent = weight[:, size:].reshape(count, KINDS, spawned).argmax(axis=2)
+        parent[k] = last[rows, by_parent]
         own = np.broadcast_to(np.arange(size), (count, size))
         kept = np.concatenate([own, size + np.arange(KINDS) * spawned + by_parent], axis=1)
-        parent[k] = origin[rows, kept[:, size:]]
-        kept = kept[rows, np.argsort(-weight[rows, kept], axis=1)[:, :HYPOTHESES]]
-        state, weight, last = state[rows, :, kept].swapaxes(1, 2), weight[rows, kept], last[rows, kept]
+        fresh = np.broadcast_to(k * KINDS + np.arange(KINDS), (count, KINDS))
+        last = np.concatenate([last, fresh], axis=1)
+        order = np.argsort(-weight[rows, kept], axis=1)[:, :HYPOTHESES]
+        kept, last = kept[rows, order], last[rows, order]
+        state, weight, lost = state[rows, :, kept].swapaxes(1, 2), weight[rows, kept], lost[rows, kept]
         # Jumps inherit the outliers of the best hypothesis, which their parents hardly differ from.
-        outlier = outlier[rows, np.where(kept < size, kept, 0)]
-        outlier[..., k] = lost[rows, kept]
+        history.append((lost, np.where(kept < size, kept, 0)))
         evidence += weight[:, 0]
         weight = weight - weight[:, :1]
-    return [_path(int(last[row, 0]), parent[:, row], outlier[row, 0]) for row in range(count)], evidence
-
-
-def _after_jump(
-    parents: Float[np.ndarray, "sequences 9 parents dimension"],
-    h: Float[np.ndarray, "sequences"],
-    flights: _Flight,
-    motion: Motion,
-) -> Float[np.ndarray, "sequences 9 jumps dimension"]:
-    """States at the end of a step with a jump of each kind."""
-    wide, other = (WIDE * motion.speed) ** 2, ~_IMPACT
-    after = flights(parents[:, None], slice(1, 1 + KINDS))
-    late = ((_WIDTH * h[:, None]) ** 2 / 12)[:, :, None, None]
-    fresh = np.where(_REST, 0.0, wide)[:, None, None]
-    after[:, :, XX] += late * (after[:, :, V] ** 2 + after[:, :, VV] + fresh)
-    after[:, :, [V, XV, VA]] = 0.0
-    after[:, :, VV] = fresh
-    after[:, other, XA] = 0.0
-    free = (~_REST[other]).astype(float)[:, None, None]
-    after[:, other, A] = free * motion.acceleration
-    after[:, other, AA] = free * motion.deviation**2
-    result = flights(after, slice(1 + KINDS, None))
-    return np.moveaxis(result, 2, 1).reshape(len(h), 9, -1, parents.shape[-1])
-
-
-def _updated(state: np.ndarray, row: int, error: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Gaussian states after a measurement of the position (row X) or the velocity (row V)."""
-    covariances = state[:, [XX, XV, XA]] if row == X else state[:, [XV, VV, VA]]
-    gain = covariances / (covariances[:, [row]] + variance[:, None])
-    means = state[:, :3] + gain * error[:, None]
-    return np.concatenate([means, state[:, 3:] - gain[:, _FIRST] * covariances[:, _SECOND]], axis=1)
-
-
-def _log_density(error: np.ndarray, variance: np.ndarray, known: np.ndarray) -> np.ndarray:
-    return np.where(known, -0.5 * (error**2 / variance + np.log(2 * np.pi * variance)), 0.0).sum(axis=-1)
+    outlier, index = np.zeros((count, samples), bool), np.zeros(count, int)
+    for k in range(samples - 1, 0, -1):
+        lost, source = history[k - 1]
+        outlier[:, k], index = lost[rows[:, 0], index], source[rows[:, 0], index]
+    return [_path(int(last[row, 0]), parent[:, row], outlier[row]) for row in range(count)], evidence
 
 
 def _path(last: int, parent: Int[np.ndarray, "samples kinds"], outlier: Bool[np.ndarray, "samples"]) -> Jumps:

@@ -289,9 +289,10 @@ def test_an_imperfect_sensor_does_not_mislead(restitution, seed):
     run, scene, true = ball(restitution, seed)
     reading = imperfect(run.touch[:, 0], np.random.default_rng(seed))
     touched = replace(run, touch=reading[:, None])
-    np.testing.assert_array_equal(found_steps(touched, scene, sensor=SENSOR), true)
+    found = find_impacts(touched, scene, sensor=SENSOR)
+    np.testing.assert_array_equal(np.flatnonzero(found.chosen[:, 0]), true)
     # It weighs in: between impacts the log-odds rise beside a reading and fall elsewhere, by Bayes' rule.
-    with_sensor = find_impacts(touched, scene, sensor=SENSOR).log_odds[:, 0]
+    with_sensor = found.log_odds[:, 0]
     without = find_impacts(touched, scene, sensor=None).log_odds[:, 0]
     possible = np.isfinite(without) & (np.abs(np.arange(len(without))[:, None] - true).min(axis=1) > 5)
     np.testing.assert_allclose(
@@ -323,6 +324,14 @@ def moved(run, scene, *, length=1.0, time=1.0, shift=0.0, later=0.0):
     return there, replace(scene, candidates=(replace(wall, offset=(wall.offset + shift) * length),))
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["positions", "touch"])
+def found_here(request):
+    """A run with what is found in it, with and without touch, before it is moved or measured otherwise."""
+    run, scene, true = ball(0.8, 100)
+    sensor = SENSOR if request.param else None
+    return run, scene, true, sensor, find_impacts(run, scene, sensor=sensor)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -336,11 +345,8 @@ def moved(run, scene, *, length=1.0, time=1.0, shift=0.0, later=0.0):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("touch", [False, True])
-def test_units_place_and_hour_do_not_matter(change, touch):
-    run, scene, true = ball(0.8, 100)
-    sensor = SENSOR if touch else None
-    here = find_impacts(run, scene, sensor=sensor)
+def test_units_place_and_hour_do_not_matter(change, found_here):
+    run, scene, true, sensor, here = found_here
     there = find_impacts(*moved(run, scene, **change), sensor=sensor)
     np.testing.assert_array_equal(np.flatnonzero(there.chosen[:, 0]), true)
     length, time = change.get("length", 1.0), change.get("time", 1.0)
