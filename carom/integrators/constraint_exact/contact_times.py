@@ -40,7 +40,9 @@ class Paths(NamedTuple):
         velocity = self.velocity + times[:, None] * self.acceleration
         return jnp.sum(self.contacts.normal_of(self._position(times)) * velocity, axis=1)
 
-    def meeting_times(self, start: Scalar, window: tuple[Scalar, Scalar], grazing_speed: Scalar) -> PerContact:
+    def meeting_times(
+        self, start: Scalar, window: tuple[Scalar, Scalar], grazing_speed: Scalar
+    ) -> PerContact:
         """Where all gaps close within a window of time, by Newton's method."""
 
         def approach(_, times):
