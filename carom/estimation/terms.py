@@ -75,7 +75,7 @@ def _curved(model: TextbookModel, recording: Recording) -> bool:
     for row, run in enumerate(recording.runs):
         padded[: len(run), row] = run.position.reshape(len(run), -1)
     noise = measured_noise(padded)[0]
-    return model.noise > CURVED * noise and model.noise > NOTABLE * extent
+    return bool(model.noise > CURVED * noise and model.noise > NOTABLE * extent)
 
 
 def _rough(model: TextbookModel) -> bool:

@@ -1,0 +1,91 @@
+"""What to learn is chosen by what the motion shows, in words that the settings accept."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import carom
+from carom.data import Camera, Recording, Run, film_motions
+from carom.errors import SettingsError
+from carom.estimation.terms import choose_terms
+from carom.systems import Billiards, BouncingBall, Laboratory, NewtonsCradle
+from carom.types import State
+
+AUTO = carom.Settings(learn=("auto",))
+
+
+def filmed(system, starts, *, frames=180, rate=120, noise=5e-4) -> Recording:
+    motions = [system.motion(start, np.arange(frames) / rate)[0] for start in starts]
+    exact = Recording(tuple(Run(m.time, m.position, m.velocity) for m in motions), 1 / rate, system.scene())
+    return film_motions(exact, Camera(frame_rate=rate, noise=noise), seed=0).recording
+
+
+def drops(ball) -> Recording:
+    starts = [State(jnp.full((1, 1), height), jnp.zeros((1, 1))) for height in np.linspace(0.3, 2.0, 8)]
+    return filmed(ball, starts)
+
+
+@pytest.fixture(scope="module")
+def ball() -> Recording:
+    return drops(Laboratory(BouncingBall(restitution=0.8)))
+
+
+def test_a_ball_that_falls_needs_gravity_and_no_potential(ball):
+    chosen = choose_terms(ball, AUTO)
+    assert set(chosen.learn) == {"restitution", "surfaces", "gravity"}
+    assert chosen.potential == "none"
+
+
+def test_what_is_named_beside_auto_is_kept(ball):
+    named = carom.Settings(learn=("auto", "restitution-speed", "surfaces-per-run"), potential="joint")
+    chosen = choose_terms(ball, named)
+    assert set(chosen.learn) == {"restitution-speed", "surfaces-per-run"}
+    assert chosen.potential == "joint"
+    with pytest.raises(SettingsError, match="exclude each other"):
+        carom.Settings(learn=("restitution-linear", "restitution-speed"))
+
+
+def test_restitution_that_falls_with_speed_is_seen():
+    falling = drops(Laboratory(BouncingBall(restitution=0.9), restitution_loss=0.05))
+    assert {"restitution-linear", "restitution-speed"} & {*choose_terms(falling, AUTO).learn}
+
+
+def test_a_bent_force_needs_a_potential():
+    cradle = Laboratory(NewtonsCradle(restitution=0.9))
+    starts = [State(jnp.array([[angle], [-0.2]]), jnp.zeros((2, 1))) for angle in (0.4, 0.6, 0.8)]
+    chosen = choose_terms(filmed(cradle, starts, frames=300, rate=100, noise=5e-3), AUTO)
+    assert chosen.potential == "shared"
+    assert "gravity" not in chosen.learn
+
+
+def test_friction_of_a_table_is_seen():
+    table = Billiards(size=(1.0, 0.6), radii=(0.04,), restitution=0.85, friction=0.2)
+    starts = [table.random_start(seed) for seed in range(6)]
+    starts = [State(start.position, jnp.array([[0.7, 0.5 + 0.1 * k]])) for k, start in enumerate(starts)]
+    assert "friction" in choose_terms(filmed(Laboratory(table), starts, frames=300), AUTO).learn
+
+
+def test_markers_that_are_glued_on_anew_are_seen():
+    """Two riders whose distance at contact differs from run to run by a millimetre or two."""
+    track = Billiards(size=(40.0,), radii=(0.06, 0.06), restitution=0.8)
+    starts = [
+        State(jnp.array([[20.0], [19.6]]), jnp.array([[0.0], [speed]])) for speed in np.linspace(0.4, 0.9, 8)
+    ]
+    same = filmed(Laboratory(track), starts, noise=5e-5)
+    shifts = np.random.default_rng(0).normal(0, 2e-3, len(same.runs))
+    runs = tuple(
+        Run(run.time, run.position + shift * np.array([[[1.0], [0.0]]]), None)
+        for run, shift in zip(same.runs, shifts, strict=True)
+    )
+    assert "surfaces" in choose_terms(same, AUTO).learn
+    assert "surfaces-per-run" in choose_terms(replace(same, runs=runs), AUTO).learn
+
+
+def test_a_fit_learns_what_was_chosen(ball):
+    fit = carom.fit(ball, settings=AUTO)
+    assert set(fit.settings.learn) == {"restitution", "surfaces", "gravity"}
+    found = {parameter.key: parameter for parameter in fit.parameters}
+    for key, truth in (("gravity", -9.81), ("restitution", 0.8), ("surfaces", 0.0)):
+        assert abs(found[key].value - truth) < 4 * found[key].standard_error
