@@ -4,6 +4,7 @@ Its options are the fields of `carom.fits.options.FitOptions` and of the setting
 declared in `carom.estimation.settings` and `carom.training.settings`.
 """
 
+import sys
 from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,6 +54,8 @@ def fit(
     The recipe carom estimates states, contacts, noise and physical parameters together, with their errors.
     The recipe paper trains a network by gradient descent on short windows.
 
+    A fit that failed is written as well, with the likeliest cause, and the exit status is then 1.
+
     Progress is saved in the fit directory: the same command continues a fit that was killed.
 
     Args:
@@ -67,7 +70,7 @@ def fit(
     chosen = FitOptions.from_values(vars(options))
     plan = plan_fit(chosen, recording, *read_described(recording, system))
     with progress("fitting" if chosen.recipe == "carom" else f"training {options.model}") as report:
-        result = plan.run(out, overwrite=overwrite, progress=report)
+        result = plan.run(out, overwrite=overwrite, keep_failed=True, progress=report)
     found, summary, notes = _estimated(result, plan) if isinstance(result, Fit) else _trained(result, plan)
     # Scored here and by sweeps alike, never inside the fit, which must not see these data.
     held_out, scored, rival = None, [], None
@@ -80,9 +83,12 @@ def fit(
         scored.append((BY_TEXTBOOK, rival.error))
         verdict = rival.verdict(held_out)
         notes = notes if verdict is None else (verdict, *notes)
+    failed = isinstance(result, Fit) and result.failed
     if json:
         errors = {"held_out_error": held_out, "textbook_error": None if rival is None else rival.error}
-        print_json({"run": str(out), **found, **errors, "seconds": result.seconds})
+        print_json({"run": str(out), "failed": failed, **found, **errors, "seconds": result.seconds})
+        if failed:
+            sys.exit(1)
         return
     title = f"{plan.path}: {found.get('stepper', found['model'])}"
     print_table(title, ("", "value"), [*summary, *scored, ("seconds", result.seconds)])
@@ -90,6 +96,8 @@ def fit(
         print(f"Note: {note}")
     if isinstance(result, Fit):
         print(f"Written to {out}. Look at it with: carom report {out}")
+        if failed:
+            sys.exit(1)
     else:
         start = "" if plan.recording.has_velocity else " --start <positions,velocities>"
         print(f"Written to {out}. Forecast with: carom forecast {out}{start} --out forecast.csv")

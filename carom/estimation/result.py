@@ -29,6 +29,7 @@ from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import Partition, Prescription, Segments, pad_rows
 from carom.estimation.solver.sensitivities import segment_motion
 from carom.estimation.uncertainty.diagnostics import Diagnostics, diagnose
+from carom.estimation.uncertainty.failure import likely_cause
 from carom.estimation.uncertainty.laplace import sample_mechanisms
 from carom.estimation.uncertainty.new_runs import as_in_some_run, centred_on_median
 from carom.integrators import PRESCRIBED, CDLagrange, ConstraintExact
@@ -100,10 +101,8 @@ class Fit:
 
     @property
     def failed(self) -> bool:
-        """Whether the fit is unusable; `diagnostics` lists lesser problems."""
-        return not np.isfinite(self.log_likelihood) or (
-            self.diagnostics.excess > 4 and self.diagnostics.unexplained > NEGLIGIBLE
-        )
+        """Whether the fit is unusable; the first message of `diagnostics` then says why."""
+        return not np.isfinite(self.log_likelihood) or _unusable(self.diagnostics)
 
     def __repr__(self) -> str:
         state = "failed" if self.failed else f"{len(self.parameters)} parameters"
@@ -146,6 +145,10 @@ class Fit:
         raise KeyError(key)
 
 
+def _unusable(diagnostics: Diagnostics) -> bool:
+    return diagnostics.excess > 4 and diagnostics.unexplained > NEGLIGIBLE
+
+
 def describe(
     problem: Problem,
     partition: Partition,
@@ -178,7 +181,8 @@ def describe(
     covariance = np.asarray(best.covariance)
     if len(partition.run) == len(recording.runs) >= ENOUGH_RUNS:
         covariance = _wider(covariance, np.asarray(best.scatter))
-    diagnostics = _diagnostics(problem, motions, noise, by_gap=agrees)
+    counts = count_samples(recording, problem.impacts, problem.prescriptions)
+    diagnostics = _diagnostics(problem, motions, noise, counts, by_gap=agrees)
     # Correlated residuals, of a tracker that smooths or of a misfit, tell less than as many independent ones.
     covariance = covariance * diagnostics.correlation_time
     added, added_errors = _added(problem, partition, local, np.asarray(best.local_error))
@@ -199,7 +203,7 @@ def describe(
         free=free,
         covariance=covariance,
         by_gap=agrees,
-        counts=count_samples(recording, problem.impacts, problem.prescriptions),
+        counts=counts,
         samples=as_in_some_run(free, samples, added),
         settings=problem.settings,
         history=history,
@@ -297,13 +301,12 @@ def _added(
 
 
 def _diagnostics(
-    problem: Problem, motions: Sequence[Motion], noise: np.ndarray, *, by_gap: bool
+    problem: Problem, motions: Sequence[Motion], noise: np.ndarray, counts: SampleCounts, *, by_gap: bool
 ) -> Diagnostics:
-    counts = count_samples(problem.recording, problem.impacts, problem.prescriptions)
     # Residuals below the resolution of the data are errors of the network, and never white.
     resolved = (noise > problem.priors.resolution)[None, :, None, None]
     shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
-    return diagnose(
+    found = diagnose(
         [residual.reshape(len(residual), -1) for residual in shown],
         [_near(found) for found in problem.impacts],
         noise,
@@ -313,6 +316,12 @@ def _diagnostics(
         by_gap=by_gap,
         lost=counts.message,
     )
+    if not _unusable(found):
+        return found
+    squares = [float(np.nanmean(motion.residual**2)) for motion in motions]
+    left_out = counts.left_out / max(counts.total - counts.missing, 1)
+    cause = likely_cause(problem.recording, problem.impacts, squares, left_out)
+    return found._replace(messages=(f"The fit failed. {cause}", *found.messages))
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:

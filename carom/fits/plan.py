@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from carom.data import Recording, Split, SystemFile, hold_out
 from carom.errors import InputError, SettingsError
@@ -61,18 +62,25 @@ class FitPlan:
             recorded_windows(self._untrained(self.options.seed), self.training, self.settings)
 
     def run(
-        self, out: Path, *, overwrite: bool = False, progress: Callable[[float], None] | None = None
+        self,
+        out: Path,
+        *,
+        overwrite: bool = False,
+        keep_failed: bool = False,
+        progress: Callable[[float], None] | None = None,
     ) -> Fit | TrainingResult:
         """Fit, and write the fit directory; the same call continues after the process was killed.
 
         Arguments:
             out: the fit directory.
             overwrite: replace its content.
+            keep_failed: write a fit that failed as well, to see why, instead of raising an error.
             progress: called with the fraction of the work done.
         """
         with new_fit_directory(out, overwrite=overwrite) as new:
             if isinstance(self.settings, Settings):
-                result, ensemble, seed = self._estimate(self.settings, new, progress), None, self.options.seed
+                result = self._estimate(self.settings, new, progress, keep_failed=keep_failed)
+                ensemble, seed = None, self.options.seed
             else:
                 result, ensemble, seed = self._train(self.settings, new, progress)
             save_fit(
@@ -88,7 +96,12 @@ class FitPlan:
         return result
 
     def _estimate(
-        self, settings: Settings, new: UnfinishedFit, progress: Callable[[float], None] | None
+        self,
+        settings: Settings,
+        new: UnfinishedFit,
+        progress: Callable[[float], None] | None,
+        *,
+        keep_failed: bool,
     ) -> Fit:
         result = fit_recording(
             self.training,
@@ -99,11 +112,14 @@ class FitPlan:
         )
         if progress is not None:
             progress(1.0)  # the estimate of what is left is cautious
-        if result.failed:
+        # A fit without numbers cannot be written.
+        finite = bool(np.isfinite(result.log_likelihood))
+        if result.failed and not (keep_failed and finite):
             new.discard_checkpoints()
+            reason = result.diagnostics.messages[0] if finite else "The fit failed."
             raise SettingsError(
-                f"{self.path}: the fit failed: its residuals are {result.diagnostics.excess:.0f} times the "
-                "noise of the data; check the candidate contacts in the system file, or try another `seed`."
+                f"{self.path}: {reason} Check the candidate contacts in the system file, or try another "
+                "`seed`."
             )
         return result
 

@@ -146,11 +146,12 @@ def test_residuals_are_noise_where_the_contact_is_hidden(fitted):
 
 @pytest.mark.campaign
 def test_a_contact_that_lasts_is_diagnosed_where_it_is_not_hidden(riders):
-    """Such a fit has not failed: what it leaves is little beside the motion, though far above the noise."""
+    """Such a fit has not failed: most of the motion is explained."""
     fit = fit_recording(riders[0], settings(LEARNED, mask=0))
     assert fit.diagnostics.near_impacts > 2
     assert any("contacts may last" in message for message in fit.diagnostics.messages)
-    assert fit.diagnostics.excess > 4
+    # The ends of a contact that no single impact explains are left out, and that is said first.
+    assert "were not used" in fit.diagnostics.messages[0]
     assert not fit.failed
 
 

@@ -27,6 +27,8 @@ TOGETHER = 1
 """Greatest number of steps between the jumps of two bodies in one impact."""
 FAR = 6.0
 """Greatest gap at an impact, in standard deviations."""
+GRID = 0.25
+"""Uncertainty of the instant of an impact due to the grid of instants, as a fraction of a step."""
 ROUGH = 0.5
 """Prior standard deviation of the tangential impulse, relative to the velocity change."""
 UNEXPLAINED = 0.3
@@ -99,6 +101,7 @@ class _Event:
     """Of all bodies."""
     readings: Float[np.ndarray, "instants contacts"]
     kinematics: "_Kinematics"
+    step_size: float
 
     @property
     def step(self) -> int:
@@ -241,7 +244,8 @@ def _event(
     near = np.minimum(by_body[instants.astype(int)], STRONGEST)
     bodies = tuple(sorted({b for _, b in group}))
     kinematics = _Kinematics.of(list(motions.values()), scene)
-    return _Event(index, tuple(group), mask, bodies, instants, motions, near, kinematics)
+    step_size = float(np.median(np.diff(run.time)))
+    return _Event(index, tuple(group), mask, bodies, instants, motions, near, kinematics, step_size)
 
 
 def _lasting(
@@ -437,8 +441,8 @@ def _assign(
     """The contacts that explain an event: for every group of bodies that they join, the likeliest set."""
     shift, scatter = place
     kinematics = event.kinematics
-    # The grid of instants is coarser than the motion: half its spacing times the speed is added to the gap.
-    coarse = np.abs(kinematics.before - kinematics.after) * 0.05 * np.median(np.diff(event.instants))
+    # The grid of instants is coarser than the motion: its spacing times the change of speed adds to the gap.
+    coarse = np.abs(kinematics.before - kinematics.after) * GRID * event.step_size
     deviation = np.sqrt(kinematics.gap_variance + coarse**2 + np.where(np.isfinite(scatter), scatter, 0) ** 2)
     away = (kinematics.gap - shift) / np.maximum(deviation, 1e-300)
     remaining, result = set(event.jumping), []
@@ -495,6 +499,7 @@ def _part(event: _Event, bodies: set[int]) -> _Event:
         event.motions,
         event.readings,
         event.kinematics,
+        event.step_size,
     )
 
 
