@@ -120,12 +120,11 @@ class BallBox(AbstractBoxedBalls):
 
 def box(size: tuple[float, ...]) -> tuple[Solid, ...]:
     """The walls of a box from 0 to `size` along every axis, floor and ceiling last."""
-
-    def wall(axis: int, sign: float, offset: float) -> Solid:
-        return ((tuple(sign if a == axis else 0.0 for a in range(len(size))), offset),)
-
-    ends = [(wall(axis, 1.0, 0.0), wall(axis, -1.0, -extent)) for axis, extent in enumerate(size)]
-    return tuple(solid for both in ends for solid in both)
+    return tuple(
+        ((tuple(sign if a == axis else 0.0 for a in range(len(size))), offset),)
+        for axis, extent in enumerate(size)
+        for sign, offset in ((1.0, 0.0), (-1.0, -extent))
+    )
 
 
 def fitting_radius(count: int, size: tuple[float, ...], *, most: float, share: float = 0.15) -> float:

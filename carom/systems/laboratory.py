@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -218,11 +218,8 @@ class _World:
             # Moved, or `impact` would not see a contact that the moves have closed.
             apart = np.concatenate([position.ravel(), velocity.ravel()])
             return begin, lambda times: np.repeat(apart[:, None], len(times), axis=1)
-
-        def least_gap(_, y: np.ndarray) -> float:
-            return float(np.min(self.rows.gap(y.reshape(self.shape)[0])[free], initial=1e9))
-
-        event: Any = least_gap
+        # Not a function defined here: type checking at run time would wrap it anew for every flight.
+        event: Any = partial(self._least_gap, free)
         event.terminal, event.direction = True, -1
         solution = scipy.integrate.solve_ivp(
             self._rate,
@@ -238,6 +235,9 @@ class _World:
         self.now = float(solution.t[-1])
         ended = solution.status == 1 or limit <= self.end
         return self.now if ended else np.inf, solution.sol
+
+    def _least_gap(self, free: np.ndarray, _: Any, y: np.ndarray) -> float:
+        return float(np.min(self.rows.gap(y.reshape(self.shape)[0])[free], initial=1e9))
 
     def impact(self, state: np.ndarray) -> Impact:
         """The end of a contact, or the beginning of one."""

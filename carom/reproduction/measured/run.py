@@ -251,7 +251,7 @@ def _law(
     values = jax.vmap(at, (None, 0))(model.restitution, rates)
     law = jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates)
     ((path, _),) = parameters_of(law)
-    slopes = np.asarray(getattr(law, path[-1])).reshape(len(rates), -1)
+    slopes = np.asarray(getattr(law, str(path[-1]))).reshape(len(rates), -1)
     # First-order propagation of the covariance of the terms.
     errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
     rows = []
