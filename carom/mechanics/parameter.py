@@ -101,10 +101,10 @@ def parameters_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, ParameterS
 
 def at(*paths: Path) -> Callable[[Any], tuple[Any, ...]]:
     """A selector of the fields at these paths, for `eqx.tree_at`."""
+    return lambda tree: tuple(_reached(tree, path) for path in paths)
 
-    def one(tree: Any, path: Path) -> Any:
-        for step in path:
-            tree = tree[step] if isinstance(step, int) else getattr(tree, step)
-        return tree
 
-    return lambda tree: tuple(one(tree, path) for path in paths)
+def _reached(tree: Any, path: Path) -> Any:
+    for step in path:
+        tree = tree[step] if isinstance(step, int) else getattr(tree, step)
+    return tree

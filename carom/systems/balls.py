@@ -87,12 +87,7 @@ class AbstractBalls(AbstractSystem):
     @property
     def geometry(self) -> ContactGeometry:
         count = len(self.radii)
-
-        def wall(body: int, solid: Solid) -> Wall:
-            (normal, offset), *edges = ((n, o + self.radii[body]) for n, o in solid)
-            return Wall(body, normal, offset, tuple(edges))
-
-        walls = tuple(wall(body, solid) for body in range(count) for solid in self.solids)
+        walls = tuple(_wall(body, self.radii[body], solid) for body in range(count) for solid in self.solids)
         # On a line only neighbours can meet.
         pairs = pairwise(range(count)) if self.dimension == 1 else combinations(range(count), 2)
         touching = tuple(Pair(i, j, self.radii[i] + self.radii[j]) for i, j in pairs)
@@ -183,6 +178,12 @@ class AbstractBalls(AbstractSystem):
         # Balls may start in contact, to the rounding of their positions.
         if float(jnp.min(jax.vmap(self.geometry.gap)(position), initial=0.0)) < -1e-9:
             raise InputError("At the start some balls overlap or lie inside a wall; move them apart.")
+
+
+def _wall(body: int, radius: float, solid: Solid) -> Wall:
+    """A wall with its edges, where the centre of a ball stops."""
+    (normal, offset), *edges = ((normal, offset + radius) for normal, offset in solid)
+    return Wall(body, normal, offset, tuple(edges))
 
 
 def _require_resolved(report: EventReport, times: np.ndarray) -> None:

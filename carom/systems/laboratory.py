@@ -1,8 +1,8 @@
 """Systems as a laboratory finds them: air, contacts that last, and restitution that is no constant."""
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -218,10 +218,8 @@ class _World:
             # Moved, or `impact` would not see a contact that the moves have closed.
             apart = np.concatenate([position.ravel(), velocity.ravel()])
             return begin, lambda times: np.repeat(apart[:, None], len(times), axis=1)
-
-        def least_gap(_, y: np.ndarray) -> float:
-            return float(np.min(self.rows.gap(y.reshape(self.shape)[0])[free], initial=1e9))
-
+        # Not a function defined here: type checking at run time would wrap it anew for every flight.
+        least_gap = partial(self._least_gap, free)
         until, state = min(limit, max(self.end, begin)), np.concatenate([position.ravel(), velocity.ravel()])
         options = {"method": "DOP853", "max_step": LONGEST_STEP, "rtol": 1e-9, "atol": 1e-11}
         end, states_at = solved_flight(self._rate, begin, state, until, [least_gap], **options)
@@ -231,6 +229,9 @@ class _World:
     def _free(self) -> np.ndarray:
         """Contacts that neither are under way nor rest."""
         return ~np.isin(np.arange(len(self.compliance)), [p.contact for p in self.pushes] + self.resting)
+
+    def _least_gap(self, free: np.ndarray, _: Any, y: np.ndarray) -> float:
+        return float(np.min(self.rows.gap(y.reshape(self.shape)[0])[free], initial=1e9))
 
     def impact(self, state: np.ndarray) -> Impact:
         """The end of a contact, or the beginning of one."""

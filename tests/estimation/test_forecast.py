@@ -26,9 +26,9 @@ SETTINGS = carom.Settings(learn=("restitution", "surfaces"))
 
 @pytest.fixture(scope="module")
 def ball():
-    """A ball with one bounce in what is fitted, and a fit of it."""
+    """A ball with two bounces, and a fit of it, by the programs of other fits of 250 steps."""
     system = BouncingBall(restitution=0.8)
-    recording = carom.simulate(system, steps=150, step_size=0.02, noise=0.05, seed=101)
+    recording = carom.simulate(system, steps=250, step_size=0.02, noise=0.05, seed=101)
     return system, recording, carom.fit(recording, settings=SETTINGS)
 
 
