@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 UNCHANGED = """
 import logging, os, signal, sys, warnings
 # Libraries have settings of their own, made when they are imported.
-import equinox, jax, matplotlib.pyplot, numpy, optax, polars, safetensors, scipy, tomlkit
+import equinox, jax, matplotlib.pyplot, numpy, optax, polars, safetensors, tomlkit
+import scipy.integrate, scipy.special
 
 def state():
     loggers = [logging.getLogger(name) for name in list(logging.Logger.manager.loggerDict)]
