@@ -146,6 +146,37 @@ def _jump_map(motion: Motion) -> tuple[np.ndarray, np.ndarray]:
     return keep, add
 
 
+def _first_state(data: Sequences, motion: Motion) -> np.ndarray:
+    """What is known of every sequence at its first sample."""
+    count, dimension = data.position.shape[1:]
+    state = np.zeros((count, 9, 1, dimension))
+    seen = np.isfinite(data.position[0])
+    middle = 0.5 * (np.nanmax(data.position, axis=(0, 1)) + np.nanmin(data.position, axis=(0, 1)))
+    state[:, X, 0] = np.where(seen, data.position[0], middle)
+    state[:, XX, 0] = np.where(seen, motion.noise[0] ** 2, motion.length**2)
+    state[:, VV], state[:, AA] = (WIDE * motion.speed) ** 2, motion.deviation**2
+    state[:, A] = motion.acceleration
+    return state
+
+
+def _channels(data: Sequences, motion: Motion) -> list[tuple[int, np.ndarray, np.ndarray, float, np.ndarray]]:
+    """What is measured: its entry of the state, values, which of them are known, the variance of a usual one,
+    and those of a usual one and of an outlier."""
+    measured = [(X, data.position, motion.noise[0] ** 2, motion.length)]
+    if np.isfinite(data.velocity).any():
+        measured.append((V, data.velocity, motion.noise[1] ** 2, motion.speed))
+    return [
+        (
+            row,
+            np.nan_to_num(values)[:, :, None],
+            np.isfinite(values)[:, :, None],
+            noise,
+            np.array([noise, (OUTLIER_SCALE * scale) ** 2]).reshape(2, 1, 1, 1),
+        )
+        for row, values, noise, scale in measured
+    ]
+
+
 def most_probable(
     data: Sequences,
     motion: Motion,
@@ -156,31 +187,10 @@ def most_probable(
     # One loop without calls of our own: with few sequences the calls of NumPy already take most of the time.
     samples, count, dimension = data.position.shape
     rows = np.arange(count)[:, None]
-    variance, wide = motion.noise**2, (WIDE * motion.speed) ** 2
-    state = np.zeros((count, 9, 1, dimension))
-    seen = np.isfinite(data.position[0])
-    middle = 0.5 * (np.nanmax(data.position, axis=(0, 1)) + np.nanmin(data.position, axis=(0, 1)))
-    state[:, X, 0] = np.where(seen, data.position[0], middle)
-    state[:, XX, 0] = np.where(seen, variance[0], motion.length**2)
-    state[:, VV], state[:, AA] = wide, motion.deviation**2
-    state[:, A] = motion.acceleration
+    state, channels = _first_state(data, motion), _channels(data, motion)
     weight, last = np.zeros((count, 1)), np.full((count, 1), -1)
     parent = np.full((samples, count, KINDS), -1)
     evidence = np.zeros(count)
-    measured = [(X, data.position, variance[0], motion.length)]
-    if np.isfinite(data.velocity).any():
-        measured.append((V, data.velocity, variance[1], motion.speed))
-    # Variances of a usual measurement and of an outlier, and the logarithms of their shares.
-    channels = [
-        (
-            row,
-            np.nan_to_num(values)[:, :, None],
-            np.isfinite(values)[:, :, None],
-            noise,
-            np.array([noise, (OUTLIER_SCALE * scale) ** 2]).reshape(2, 1, 1, 1),
-        )
-        for row, values, noise, scale in measured
-    ]
     shares = np.log([1 - OUTLIERS, OUTLIERS])[:, None, None]
     stays, jumps = -np.logaddexp(0, data.prior)[:, :, None], -np.logaddexp(0, -data.prior)[:, :, None]
     steps = np.diff(data.time, axis=0)
@@ -188,7 +198,7 @@ def most_probable(
     steps = np.where(np.abs(steps - np.median(steps)) < 1e-9 * np.median(steps), np.median(steps), steps)
     changed = np.append(False, (steps[1:] != steps[:-1]).any(axis=1))
     keep, add = _jump_map(motion)
-    instant = np.where(_REST, 0.0, wide)[:, None, None]
+    instant = np.where(_REST, 0.0, (WIDE * motion.speed) ** 2)[:, None, None]
     flights, history = _flights(steps[0], misfit, drift), []
     for k in range(1, samples):
         if changed[k - 1]:
