@@ -178,13 +178,15 @@ def describe(
         # The likelihood is constant between positions with and without contact: a uniform posterior.
         model, half_widths = _between_arrivals(model, motions, problem.prescriptions)
         values = free.values_of(model)
-    covariance = np.asarray(best.covariance)
-    if len(partition.run) == len(recording.runs) >= ENOUGH_RUNS:
-        covariance = _wider(covariance, np.asarray(best.scatter))
     counts = count_samples(recording, problem.impacts, problem.prescriptions)
     diagnostics = _diagnostics(problem, motions, noise, counts, by_gap=agrees)
-    # Correlated residuals, of a tracker that smooths or of a misfit, tell less than as many independent ones.
-    covariance = covariance * diagnostics.correlation_time
+    covariance = np.asarray(best.covariance)
+    if len(partition.run) == len(recording.runs) >= ENOUGH_RUNS:
+        # Runs are independent, whatever correlates the residuals within each.
+        covariance = _wider(covariance, np.asarray(best.scatter))
+    else:
+        # Correlated residuals, of a tracker that smooths or of a misfit, tell less than independent ones.
+        covariance = covariance * diagnostics.correlation_time
     added, added_errors = _added(problem, partition, local, np.asarray(best.local_error))
     samples = sample_mechanisms(
         free, values, covariance, np.asarray(best.gradient), problem.priors, half_widths

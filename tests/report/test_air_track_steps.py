@@ -34,7 +34,7 @@ def test_from_a_measured_table_to_a_page(tmp_path, monkeypatch, capsys):
         told.append(json.loads(capsys.readouterr().out))
     seen, fit, written = told
     assert (seen["bodies"], seen["dimension"], seen["walls"], seen["pairs"]) == (2, 1, 0, 1)
-    assert "--mask 15" in seen["next"]
+    assert "--mask 45" in seen["next"]
 
     # Straight lines through 0.1 s either side of each impact are the check: their restitutions near 1 m/s.
     checked = pl.read_csv(MEASURED / "air_track/runs.csv").filter(
