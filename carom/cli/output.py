@@ -20,7 +20,8 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
         table.add_column(name, justify="left" if index == 0 else "right")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    console = Console()
+    # What goes to a file or another program is not wrapped at a terminal's width.
+    console = Console(width=None if sys.stdout.isatty() else 200)
     with console.capture() as rendered:  # rich would end the process itself on a closed pipe
         console.print(table)
     print(rendered.get(), end="")

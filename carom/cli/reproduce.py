@@ -52,7 +52,7 @@ def reproduce(
         runs: Seeds per model, trained together; of measured recordings, random crops.
         first_seed: The first of them. Reported numbers use 300 (paper) or 0 (others), the defaults; tuning
             uses 100.
-        workers: Processes to share the work; as many as there are cores, but at most 8, by default.
+        workers: Processes to share the work; as many as there are cores, but at most 16, by default.
         protocol: What the paper's text says, the same on pieces of one run, what the authors' code does, all
             three, or the first and the last ("both").
         ablations: Also run ablations and claims (most under the published protocol alone).
@@ -62,7 +62,7 @@ def reproduce(
         json: Print one JSON object instead of a table.
     """
     require_range("--runs", runs, 1, 1000)
-    workers = min(8, len(available_cores())) if workers is None else workers
+    workers = min(16, len(available_cores())) if workers is None else workers
     require_range("--workers", workers, 1, 64)
     require_seed(seed)
     name, names = find_subject(names, recipe=recipe, grid=grid)
