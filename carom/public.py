@@ -10,6 +10,7 @@ from carom import (
     integrators,
     mechanics,
     models,
+    networks,
     systems,
     training,
 )

@@ -1,15 +1,18 @@
 """Importing the package changes nothing; its programs multiply in full precision all the same."""
 
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
 
+from carom import integrators
 from carom.models import CDLagrangeNetwork, forecast
 from carom.types import State
 from tests.models.conftest import BALL
@@ -18,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 UNCHANGED = """
 import logging, os, signal, sys, warnings
 # Libraries have settings of their own, made when they are imported.
-import equinox, jax, matplotlib.pyplot, numpy, optax, polars, safetensors, tomlkit
+import equinox, jax, matplotlib.pyplot, numpy, optax, polars, safetensors
 import scipy.integrate, scipy.special
 
 def state():
@@ -62,6 +65,15 @@ def test_importing_alone_loads_no_numerics():
     """Until a name is used: the command line handles Ctrl-C before the slow imports."""
     program = "import sys, carom, carom.cli; assert not {'jax', 'numpy', 'rich'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_schemes_are_public_with_what_they_take_and_return():
+    public = list(vars(integrators).values())
+    for function in filter(inspect.isfunction, public):
+        for annotation in function.__annotations__.values():
+            for kind in (annotation, *get_args(annotation)):
+                own = inspect.isclass(kind) and kind.__module__.startswith("carom.integrators")
+                assert not own or kind in public, f"{function.__name__}: {kind.__name__}"
 
 
 @pytest.mark.parametrize("chosen", [None, "bfloat16"])

@@ -235,7 +235,7 @@ def _not_a_fit_directory(folder: Path) -> InputError:
         return InputError(f"{folder}: this is not a fit directory; name one that `carom fit` wrote.")
     return InputError(
         f"{folder}: this directory was written by Carom 0.9 or older, or its manifest is missing; fit the "
-        "recording again, with --overwrite."
+        "recording again with `carom fit` and --overwrite, or use the version that wrote it."
     )
 
 

@@ -595,10 +595,10 @@ SYSTEM_FILES = [
         "flags of version 0.9",
         "parameters = []",
         'damping = false\nmasses = true\nrestitution = "speed"',
-        "[learn], damping: there is no such key",
-        "parameters",
+        "[learn]: these keys are of Carom 0.9",
+        'write parameters = ["restitution-speed", "surfaces", "masses"] instead',
     ),
-    wrong("surfaces of 0.9", "parameters = []", "gap = false", "[learn], gap", "parameters"),
+    wrong("surfaces of 0.9", "parameters = []", "gap = false", "[learn]", "write parameters = [] instead"),
     wrong("date", "parameters = []", "parameters = 1979-05-27", "[learn], parameters", "1979-05-27"),
     wrong("control characters", "parameters = []", 'parameters = "a\\nb\\u001b[31m"', "[learn], parameters"),
 ]

@@ -198,7 +198,7 @@ def test_fits_of_version_0_9_are_refused_with_a_command(two_fits, tmp_path):
     (old / SUMMARY).rename(old / "run.json")
     with pytest.raises(InputError, match=r"Carom 0\.9") as error:
         load_fit_directory(old)
-    assert "fit the recording again, with --overwrite" in str(error.value)
+    assert "fit the recording again with `carom fit` and --overwrite" in str(error.value)
     with pytest.raises(InputError, match="--overwrite"), new_fit_directory(old, overwrite=False):
         pass
     with new_fit_directory(old, overwrite=True) as new:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from carom.data.io import toml_file as toml
 from carom.data.io.columns import STANDARD_TIME, Columns, standard_columns
 from carom.data.io.formats import MAXIMUM_BYTES
-from carom.data.io.recording_file import read_recording
+from carom.data.io.recording_file import read_recording, table_format
 from carom.data.recording import Channel, Recording
 from carom.errors import InputError
 from carom.mechanics import Pair, Projection, Scene, Wall
@@ -99,6 +99,16 @@ class SamplingTable(toml.TomlTable):
     missing: tuple[Channel, ...] = Field(default=(), description="channels whose cells may be empty or nan")
 
 
+_FLAGS_OF_0_9 = {
+    ("restitution", "constant"): "restitution",
+    ("restitution", "speed"): "restitution-speed",
+    ("gap", True): "surfaces",
+    ("masses", True): "masses",
+    ("damping", True): "damping",
+}
+"""Keys of `[learn]` up to version 0.9 with their values, and the parameters that they stand for."""
+
+
 class LearnTable(toml.TomlTable):
     """`[learn]`: what is estimated besides the forces. Which names there are is known to the recipe."""
 
@@ -107,6 +117,17 @@ class LearnTable(toml.TomlTable):
         description="estimated, of restitution, restitution-linear, restitution-speed, friction, surfaces, "
         "radii, normals, masses, damping, drag, gravity",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_list(cls, values: Any) -> Any:
+        # Every system file that version 0.9 wrote has these keys: state the line that replaces them.
+        if isinstance(values, Mapping) and values.keys() & {key for key, _ in _FLAGS_OF_0_9}:
+            given = {"gap": True} | dict(values)
+            names = [name for (key, value), name in _FLAGS_OF_0_9.items() if given.get(key) == value]
+            line = f"parameters = {toml.toml_value(names)}"
+            raise ValueError(f"these keys are of Carom 0.9; write {line} instead of them")
+        return values
 
 
 class Document(toml.TomlTable):
@@ -180,6 +201,7 @@ def read_described(path: Path, system: Path | None = None) -> tuple[Recording, S
     """
     # First: whoever mistypes the recording would otherwise read about its system file.
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
+    table_format(path)
     beside = path.with_suffix(".toml")
     if system is None and not beside.exists():
         problem = f"there is no system file {shown(beside, length=1000)} beside it"
