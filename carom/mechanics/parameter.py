@@ -18,7 +18,7 @@ import numpy as np
 
 from carom.errors import require_choice
 
-Axis = Literal["contact", "body", "coordinate"]
+Axis = Literal["contact", "body", "coordinate", "impact"]
 """The objects to which the entries of a parameter belong."""
 UNITS: dict[str, tuple[int, int]] = {
     "": (0, 0),
@@ -77,10 +77,15 @@ class ParameterSpec:
         return length**length_exponent * time**time_exponent
 
 
-def parameter(key: str, name: str, **declared: Any) -> Any:
-    """Declare a field as a parameter; arguments as for `ParameterSpec`."""
+def parameter(key: str, name: str, *, optional: bool = False, **declared: Any) -> Any:
+    """Declare a field as a parameter; arguments as for `ParameterSpec`.
+
+    Arguments:
+        optional: whether the field is None by default: a parameter that most such parts do not have.
+    """
     # In the metadata, not in the module: names and priors must not become part of compiled programs.
-    return eqx.field(metadata={"parameter": ParameterSpec(key, name, **declared)})
+    metadata = {"parameter": ParameterSpec(key, name, **declared)}
+    return eqx.field(metadata=metadata, default=None) if optional else eqx.field(metadata=metadata)
 
 
 def parameters_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, ParameterSpec]]:
