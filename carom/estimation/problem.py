@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import equinox as eqx
 import numpy as np
 
-from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction
+from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction, ImpactDeviations
 from carom.data import Recording
 from carom.errors import InputError
 from carom.estimation.detection import Impacts, detect_impacts
@@ -68,10 +68,10 @@ def mechanism_to_fit(
     )
     template = template.with_tilt() if "normals" in learn else template
     if PER_IMPACT in settings.learn:
-        # The CD-Lagrange scheme knows no tangential deviations.
+        # The CD-Lagrange scheme knows no deviations of the slip.
         slips = scene.dimension > 1 and isinstance(stepper, ConstraintExact)
-        slip = np.zeros((1, scene.dimension)) if slips else None
-        template = replace(template, deviation=np.zeros(1), slip_deviation=slip)
+        deviations = ImpactDeviations.zeros(1, scene.dimension if slips else None)
+        template = replace(template, deviations=deviations)
     require_learnable(template, settings.learn)
     return template
 
@@ -139,12 +139,10 @@ class Problem:
         if isinstance(stepper, ConstraintExact):
             stepper = stepper.in_units(units.length, units.time)
         template = replace(template, forces=forces, stepper=stepper)
-        if template.deviation is not None:
+        if template.deviations is not None:
             each = [int(one.chosen[a : b - 1].sum()) for one in impacts for a, b in one.pieces]
             most = padded_size(int(np.clip(max(each, default=0), 4, MAX_DEVIATIONS)))
-            slip = template.slip_deviation
-            slip = None if slip is None else np.zeros((most, *slip.shape[1:]))
-            template = replace(template, deviation=np.zeros(most), slip_deviation=slip)
+            template = replace(template, deviations=template.deviations.resized(most))
         free = FreeParameters.of(template, settings.learn, share=settings.share)
         start = free.values_of(_starting(template, shift, restitution, settings))
         return cls(

@@ -44,7 +44,7 @@ from carom.types import State
 FLAT, STRAIGHT = 1e3, 1e3
 """Initial precisions of the priors that the force is uniform, and that it is linear."""
 SCATTER = 0.2
-"""Initial standard deviation of restitution from impact to impact and from run to run."""
+"""Initial standard deviations of pooled deviations, relative to their scales."""
 STEP_REASSIGNMENTS, SHORT_REASSIGNMENTS = 4, 8
 """Greatest numbers of passes of impact reassignment, in long and in short runs."""
 COPIES, MAX_MEMORY = 16, 0.5
@@ -236,7 +236,7 @@ def _first_stage(
         Parameters(np.stack(guesses), np.stack([problem.first_states(compared) for problem in batch])),
         np.stack([problem.noise for problem in batch]),
         np.tile([FLAT, STRAIGHT], (len(batch), 1)),
-        np.full((len(batch), len(free.layout.pools)), SCATTER),
+        SCATTER * np.stack([problem.priors.spread for problem in batch]),
     )
     local = np.stack([problem.first_states(fine) for problem in problems])
     first = with_local(pick(estimate, np.arange(len(problems)) * starts), local)

@@ -77,15 +77,10 @@ class ParameterSpec:
         return length**length_exponent * time**time_exponent
 
 
-def parameter(key: str, name: str, *, optional: bool = False, **declared: Any) -> Any:
-    """Declare a field as a parameter; arguments as for `ParameterSpec`.
-
-    Arguments:
-        optional: whether the field is None by default: a parameter that most such parts do not have.
-    """
+def parameter(key: str, name: str, **declared: Any) -> Any:
+    """Declare a field as a parameter; arguments as for `ParameterSpec`."""
     # In the metadata, not in the module: names and priors must not become part of compiled programs.
-    metadata = {"parameter": ParameterSpec(key, name, **declared)}
-    return eqx.field(metadata=metadata, default=None) if optional else eqx.field(metadata=metadata)
+    return eqx.field(metadata={"parameter": ParameterSpec(key, name, **declared)})
 
 
 def parameters_of(tree: Any, path: Path = ()) -> Iterator[tuple[Path, ParameterSpec]]:

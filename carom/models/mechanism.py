@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction
+from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction, ImpactDeviations
 from carom.errors import InputError
 from carom.forces import AbstractDissipation, AbstractForce, AbstractLearnedPotential, AbstractPotential
 from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED, AbstractStepper, ConstraintExact, Modes
-from carom.mechanics import ContactGeometry, Masses, Points, Scene, parameter, part_named
+from carom.mechanics import ContactGeometry, Masses, Points, Scene, part_named
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import CERTAIN, GapContact, Signal
 from carom.types import Coordinates, PerContact, Scalar, State, Values
@@ -47,10 +47,9 @@ class Mechanism(AbstractModel):
         friction: Coulomb's law; None for smooth surfaces.
         stepper: the scheme.
         step_size: between samples.
-        scatter: standard deviations of e, and of the tangential velocity after an impact over the closing
-            speed, from impact to impact; None where they were not estimated.
-        deviation, slip_deviation: what single impacts, to which steps refer by number, add to e, and to the
-            tangential velocity over the closing speed; None for nothing.
+        scatter: standard deviations of the deviations of single impacts, one per kind; None where they were
+            not estimated.
+        deviations: of single impacts, to which steps refer by number; None for none.
 
     Example:
         >>> from carom.forces import UniformGravity
@@ -70,16 +69,7 @@ class Mechanism(AbstractModel):
     stepper: AbstractStepper
     step_size: Scalar  # pyright: ignore[reportIncompatibleVariableOverride]
     scatter: Float[Values, "kinds"] | None = None
-    deviation: Float[Values, "impacts"] | None = parameter(
-        "restitution-per-impact", "restitution", axis="impact", pooled=True, optional=True
-    )
-    slip_deviation: Float[Values, "impacts dimension"] | None = parameter(
-        "restitution-per-impact",
-        "tangential velocity over closing speed",
-        axis="impact",
-        pooled=True,
-        optional=True,
-    )
+    deviations: ImpactDeviations | None = None
 
     @classmethod
     def of(
@@ -174,7 +164,7 @@ class Mechanism(AbstractModel):
             "restitution": [self.restitution.name, self.restitution.options],
             "friction": self.friction is not None,
             "tilted": self.geometry.tilt is not None,
-            "scatter": self.scatter is not None,
+            "scatter": 0 if self.scatter is None else len(self.scatter),
             "stepper": [self.stepper.name, self.stepper.options],
         }
 
@@ -196,8 +186,8 @@ class Mechanism(AbstractModel):
             stepper=made(AbstractStepper, options["stepper"]),
         )
         # Files of earlier versions know no scatter.
-        kinds = 1 + (scene.dimension > 1)
-        mechanism = replace(mechanism, scatter=np.zeros(kinds)) if options.get("scatter") else mechanism
+        kinds = options.get("scatter", 0)
+        mechanism = replace(mechanism, scatter=np.zeros(kinds)) if kinds else mechanism
         return mechanism.with_tilt() if options["tilted"] else mechanism
 
     def with_tilt(self) -> "Mechanism":
@@ -215,13 +205,13 @@ class Mechanism(AbstractModel):
     def restitution_at(self, rate: PerContact) -> PerContact:
         """e for the rate of every gap just before the impact."""
         mean = self.restitution.coefficient(rate)
-        return mean if self.deviation is None else mean + jnp.asarray(self.deviation, rate.dtype)
+        if self.deviations is None:
+            return mean
+        return mean + jnp.asarray(self.deviations.restitution, rate.dtype)
 
     def slip_kick(self, rate: PerContact) -> Float[Array, "contacts dimension"] | None:
         """What an impact adds to the relative velocity across its normal; None for nothing."""
-        if self.slip_deviation is None:
-            return None
-        return jnp.asarray(self.slip_deviation, rate.dtype) * jnp.abs(rate)[:, None]
+        return None if self.deviations is None else self.deviations.slip_change(rate)
 
     def friction_coefficient(self) -> PerContact | None:
         """μ of every contact; None for smooth surfaces."""
@@ -298,11 +288,11 @@ class Mechanism(AbstractModel):
             impact: which of the deviations holds for each contact in this step.
         """
         mechanism = self
-        if self.deviation is not None:
+        if self.deviations is not None:
             assert impact is not None
-            parts = (self.deviation, self.slip_deviation)
-            own = [None if part is None else jnp.asarray(part)[impact] for part in parts]
-            mechanism = replace(self, deviation=own[0], slip_deviation=own[1])
+            own = self.deviations.of(impact)
+            geometry = eqx.tree_at(lambda g: g.offset, self.geometry, self.geometry.offset + own.surface)
+            mechanism = replace(self, deviations=own, geometry=geometry)
         return self.stepper.step(mechanism, state, step_size, modes, most=most)
 
     def penalised(self) -> tuple[Array, ...]:

@@ -26,8 +26,8 @@ from carom.types import State, Values
 
 PER_RUN = "-per-run"
 """Suffix of the name of a parameter that has one value per run."""
-PER_IMPACT = "restitution-per-impact"
-"""The parameter with one value per impact."""
+PER_IMPACT = "scatter"
+"""Name of the deviations of single impacts."""
 ALWAYS_LEARNED = "potential"
 
 
@@ -130,6 +130,7 @@ class Priors(NamedTuple):
         lower, upper: bounds of the shared values.
         local_precision: of the deviations of a run from the shared values.
         collocation: points at which the roughness of each learned force is evaluated.
+        spread: scales of the standard deviations of pooled deviations.
         resolution: lower bounds on the noise of positions and velocities, so that noise-free data have a
             finite likelihood.
     """
@@ -140,6 +141,7 @@ class Priors(NamedTuple):
     upper: Float[Values, "shared"]
     local_precision: Float[Values, "added"]
     collocation: tuple[Collocation, ...]
+    spread: Float[Values, "pools"]
     resolution: Float[Values, "2"]
 
 
@@ -263,7 +265,7 @@ class FreeParameters:
         kinds = len(self.layout.impacts)
         return replace(
             self,
-            template=replace(self.template, deviation=None, slip_deviation=None),
+            template=replace(self.template, deviations=None),
             layout=replace(self.layout, local=self.layout.local[kinds:], impacts=()),
             maps=self.maps._replace(local=self.maps.local[kinds:]),
             local_specs=self.local_specs[kinds:],
@@ -286,6 +288,16 @@ class FreeParameters:
             else:
                 parts.append(np.linalg.lstsq(sharing.map, entries, rcond=None)[0])
         return np.concatenate(parts)
+
+    def _scales(self, units: NaturalUnits) -> Float[np.ndarray, "pools"]:
+        """Of pooled deviations: one for each kind of those of impacts, one for each of those of runs."""
+        scales = []
+        for block, spec in zip(self.layout.local, self.local_specs, strict=True):
+            if spec.pooled:
+                scales += [spec.scale(units.length, units.time)] * (
+                    1 if spec.axis == "impact" else block.count
+                )
+        return np.array(scales)
 
     def priors(
         self, units: NaturalUnits, start: Float[np.ndarray, "shared"], resolution: np.ndarray
@@ -312,6 +324,7 @@ class FreeParameters:
             upper,
             np.concatenate([np.zeros(0), *local_precision]),
             tuple(force.collocation(units) for force in learned),
+            self._scales(units),
             resolution,
         )
 

@@ -51,7 +51,7 @@ SAMPLES_PER_BLOCK, MIN_SEGMENTS_PER_BLOCK = 640, 8
 """Size of the blocks of segments whose Jacobians are evaluated at once: they fit into the processor's cache,
 and memory does not grow with the recording. A recording of the paper's length is a single block."""
 MIN_SPREAD, MAX_SPREAD = 1e-4, 1.0
-"""Bounds on the standard deviation of restitution from run to run."""
+"""Bounds on the standard deviations from impact to impact and from run to run, relative to the prior's."""
 UNINFORMATIVE = 0.9
 """Ratio of posterior to prior variance above which the data hardly determine a restitution."""
 
@@ -65,7 +65,7 @@ class Estimate(NamedTuple):
     precision: Float[Values, "2"]
     """Precisions of the priors that the learned force is uniform, and that it is linear."""
     spread: Float[Values, "pools"]
-    """Standard deviations of restitution from impact to impact and from run to run."""
+    """Standard deviations of deviations from impact to impact and from run to run."""
 
 
 class Outcome(NamedTuple):
@@ -232,18 +232,18 @@ def improve(
     with_data = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
     variances = local_variances(solution.normal, covariance)[:, layout.pooled_slice]
     # Deviations that their prior determines cost no degree of freedom.
-    deviations = jnp.sum(jnp.clip(1 - variances / expected**2, 0))
+    deviations = jnp.sum(jnp.clip(1 - variances / expected[None] ** 2, 0))
     own = with_data * (layout.local_size - sum(layout.pools)) + deviations
     used = effective + own + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     measured = jnp.sqrt(solution.normal.squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
     new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)
     new_spread = _update_spread(
-        layout.pools, solution.parameters.local[:, layout.pooled_slice], variances, spread
+        layout.pools, solution.parameters.local[:, layout.pooled_slice], variances, spread, priors.spread
     )
     # At the estimated noise the squares sum to the degrees of freedom, a constant, which is left out; and so
     # are deviations that the data do not determine.
-    marginal = 0.5 * jnp.sum(jnp.log(jnp.minimum(variances / expected**2, 1)))
+    marginal = 0.5 * jnp.sum(jnp.log(jnp.minimum(variances / expected[None] ** 2, 1)))
     likelihood = -jnp.sum(counts * jnp.log(new_noise)) + marginal
     return Outcome(
         Estimate(solution.parameters, new_noise, new_precision, new_spread),
@@ -295,19 +295,20 @@ def _update_spread(
     deviation: Float[Values, "segments pooled"],
     variance: Float[Values, "segments pooled"],
     spread: Float[Values, "pools"],
+    scale: Float[Values, "pools"],
 ) -> Float[Array, "pools"]:
-    """Standard deviations of restitution by expectation maximisation.
+    """Standard deviations of deviations by expectation maximisation.
 
     MacKay's rule is faster, but collapses to zero for good if the first rounds explain little. Segments
     without an impact carry no information, and a single one has no scatter.
     """
     updated, first = [], 0
-    for size, known in zip(pools, spread, strict=True):
+    for size, known, unit in zip(pools, spread, scale, strict=True):
         columns = slice(first, first + size)
         informative = variance[:, columns] < UNINFORMATIVE * known**2
-        count = jnp.sum(informative)
+        count = jnp.sum(informative.astype(spread.dtype))
         squares = jnp.where(informative, deviation[:, columns] ** 2 + variance[:, columns], 0)
         found = jnp.sqrt(jnp.sum(squares) / jnp.maximum(count, 1))
-        updated.append(jnp.where(count > 1, jnp.clip(found, MIN_SPREAD, MAX_SPREAD), known))
+        updated.append(jnp.where(count > 1, jnp.clip(found, MIN_SPREAD * unit, MAX_SPREAD * unit), known))
         first += size
     return jnp.stack(updated) if updated else jnp.asarray(spread)
