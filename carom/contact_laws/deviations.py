@@ -44,11 +44,13 @@ class ImpactDeviations(eqx.Module):
         return ImpactDeviations.zeros(impacts, None if self.slip is None else self.slip.shape[1])
 
     def of(self, impact: Int[Array, "contacts"]) -> "ImpactDeviations":
-        """Those of the impacts with these numbers, one per contact."""
-        slip = None if self.slip is None else jnp.asarray(self.slip)[impact]
-        return ImpactDeviations(
-            jnp.asarray(self.restitution)[impact], jnp.asarray(self.surface)[impact], slip
-        )
+        """Those of the impacts with these numbers, one per contact; 0 for numbers that no impact has."""
+
+        def chosen(values: Float[Values, "impacts *dimension"]) -> Float[Array, "contacts *dimension"]:
+            return jnp.asarray(values).at[impact].get(mode="fill", fill_value=0)
+
+        slip = None if self.slip is None else chosen(self.slip)
+        return ImpactDeviations(chosen(self.restitution), chosen(self.surface), slip)
 
     def slip_change(self, rate: PerContact) -> Float[Array, "contacts dimension"] | None:
         """The changes of the relative velocities at impacts with these rates."""

@@ -9,7 +9,7 @@ that no contact explains breaks the motion: a hand, a lost track, a swap of two 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -53,6 +53,8 @@ QUICK = 3.0
 """Least number of samples of a flight between two impacts that can be told apart."""
 LONGER = 3
 """Greatest duration of a contact, in multiples of the mask."""
+LEAST_FLIGHT, ENOUGH_FLIGHTS = 5, 3
+"""Samples of a flight, and flights, from which on an acceleration is measured."""
 AT_ONCE = 3
 """Greatest number of contacts in one impact."""
 
@@ -183,10 +185,44 @@ def find_impacts(
             assigned, _ = assign(longer, lasting=True)
     if mask is None and motion.width > 1:  # smoothing spreads impacts beyond the jumps that are found
         chosen += motion.width
+    motion = _between_impacts(runs, assigned, motion)
     return [
         _of_run(run, scene, motion, [one for one in assigned if one[0].run == index], by_run[index], chosen)
         for index, run in enumerate(runs)
     ]
+
+
+def _between_impacts(
+    runs: Sequence[Run], assigned: Sequence[tuple[_Event, list["_Assignment"]]], motion: Motion
+) -> Motion:
+    """The motion with the acceleration of the flights from one impact to the next.
+
+    Jumps alone do not tell flights from a hand, from sliding or from rest.
+    """
+    found = []
+    for (event, before), (later, after) in pairwise(assigned):
+        both = bool(before and after and before[-1].contacts and after[-1].contacts)
+        run, low, high = runs[event.run], event.jumps[-1][0] + 1, later.jumps[0][0] + 1
+        for body in {*event.jumping} & {*later.jumping} if both and event.run == later.run else ():
+            position = run.position[low:high, body]
+            known = np.isfinite(position).all(axis=1)
+            if known.sum() > LEAST_FLIGHT:
+                time = run.time[low:high][known]
+                curve = 2 * np.polyfit(time - time.mean(), position[known], 2)[0]
+                found.append((float(np.ptp(time)) ** 5, curve))
+    if len(found) < ENOUGH_FLIGHTS:
+        return motion
+    weight, curves = np.array([w for w, _ in found]), np.array([c for _, c in found])
+
+    def median(values: np.ndarray) -> np.ndarray:
+        """Weighted by the precision of the accelerations."""
+        order = np.argsort(values, axis=0)
+        below = np.cumsum(weight[order], axis=0) / weight.sum()
+        middle = order[np.argmax(below >= 0.5, axis=0), np.arange(values.shape[1])]
+        return values[middle, np.arange(values.shape[1])]
+
+    mean = median(curves)
+    return motion._replace(acceleration=mean, deviation=1.4826 * median(np.abs(curves - mean)))
 
 
 def _readings(run: Run, sensor: TouchSensor | None) -> Float[np.ndarray, "samples bodies"]:

@@ -19,13 +19,17 @@ CERTAINTY = 10.0
 """Log-odds over the neighbouring step from which on an impact is confined to its own step."""
 
 
+NEAR, NO_IMPACT = 2, 2**30
+"""Steps from a detected impact within which an impact by the gap is taken for it; and the number of none."""
+
+
 class Segments(NamedTuple):
     """Data of all segments, stacked; shorter ones are padded with samples that are not `known`."""
 
     duration: Float[np.ndarray, "segments steps"]
     modes: Int[np.ndarray, "segments steps contacts"]
     impact: Int[np.ndarray, "segments steps contacts"]
-    """Number of the impact of a contact that is nearest to a step, counted within the segment."""
+    """Number within the segment of the impact of a contact that is next to a step, or `NO_IMPACT`."""
     observed: Float[np.ndarray, "segments samples 2 bodies dimension"]
     """Positions and velocities."""
     known: Bool[np.ndarray, "segments samples 2 bodies dimension"]
@@ -130,7 +134,7 @@ def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: 
     contacts = prescriptions[0].modes.shape[1]
     duration = np.full((count, length - 1), recording.step_size)
     modes = np.full((count, length - 1, contacts), EXCLUDED)
-    impact = np.zeros(modes.shape, int)
+    impact = np.full(modes.shape, NO_IMPACT)
     earliest, latest = np.full(modes.shape, -1.0), np.full(modes.shape, 2.0)
     observed = np.zeros((count, length, 2, bodies, dimension))
     known = np.zeros(observed.shape, bool)
@@ -150,11 +154,12 @@ def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: 
 def _nearest(happens: Bool[np.ndarray, "steps contacts"]) -> Int[np.ndarray, "steps contacts"]:
     """For every step and contact the number of the nearest impact of that contact, in the order of time."""
     steps, contacts = np.nonzero(happens)
-    number = np.zeros(happens.shape, int)
+    number = np.full(happens.shape, NO_IMPACT)
     for contact in np.unique(contacts):
         own = np.flatnonzero(contacts == contact)
         away = np.abs(np.arange(len(happens))[:, None] - steps[own])
-        number[:, contact] = own[np.argmin(away, axis=1)]
+        nearest = np.where(away.min(axis=1) <= NEAR, own[np.argmin(away, axis=1)], NO_IMPACT)
+        number[:, contact] = nearest
     return number
 
 
