@@ -566,7 +566,7 @@ def _of_run(
                     gap[step, j] = assignment.gap[top, j]
                     before[step, j], after[step, j] = assignment.before[top, j], assignment.after[top, j]
     gaps = np.asarray(scene.geometry.gap(np.where(np.isfinite(run.position), run.position, np.nan)))
-    pieces = _pieces(chosen, breaks, _resting(run, scene, chosen, after, motion, jumps))
+    pieces = _pieces(chosen, breaks, _resting(run, scene, chosen, after, motion, jumps, breaks))
     fitted = np.zeros(len(chosen), bool)
     for start, end in pieces:
         fitted[start : end - 1] = True
@@ -586,13 +586,19 @@ def _of_run(
 
 
 def _resting(
-    run: Run, scene: Scene, chosen: np.ndarray, after: np.ndarray, motion: Motion, jumps: Sequence[Jumps]
+    run: Run,
+    scene: Scene,
+    chosen: np.ndarray,
+    after: np.ndarray,
+    motion: Motion,
+    jumps: Sequence[Jumps],
+    breaks: Sequence[int],
 ) -> Bool[np.ndarray, "samples"]:
     """Samples at which all bodies are at rest, or bounce too quickly for the sampling rate.
 
     After an impact with rebound speed u against an acceleration a a body returns after 2u/a. Where that takes
-    fewer than `QUICK` samples, or no jump is found when it should have returned, further impacts cannot be
-    told apart, up to the next jump.
+    fewer than `QUICK` samples, or no impact is found when it should have returned, further impacts cannot be
+    told apart, up to the next impact or break.
     """
     samples, step = len(run), float(np.median(np.diff(run.time)))
     resting = np.zeros((samples, len(jumps)), bool)
@@ -604,13 +610,16 @@ def _resting(
         pull = -np.einsum("ckd,d->c", rows, motion.acceleration)
     pull = np.where(pull > 2 * float(np.linalg.norm(motion.deviation)), pull, 0.0)
     back = np.where(chosen & (pull > 0), 2 * after / np.maximum(pull, 1e-300) / step, np.inf)
-    back = back.min(axis=1, initial=np.inf)
     for body, found in enumerate(jumps):
-        ends = [*found.step.tolist(), samples - 1][1:]
-        for at, rest, end in zip(found.step.tolist(), found.rest.tolist(), ends, strict=True):
-            returns = back[max(at - REACH, 0) : at + REACH + 1].min(initial=np.inf)
-            if rest or returns < QUICK or end - at > 1.5 * returns + 2 * REACH:
+        own = [j for j, joined in enumerate(scene.geometry.joined) if body in joined]
+        hits, still = np.flatnonzero(chosen[:, own].any(axis=1)), found.step[found.rest]
+        ends = sorted({*hits.tolist(), *still.tolist(), *breaks})
+        for at, end in pairwise([*ends, samples - 1]):
+            returns = back[at, own].min(initial=np.inf)
+            if at in still or returns < QUICK:
                 resting[at + 1 : end + 1, body] = True
+            elif end - at > 1.5 * returns + 2 * REACH:
+                resting[at + 1 + max(int(returns) - REACH, 0) : end + 1, body] = True
     together = np.asarray(resting.all(axis=1))
     # Bodies that turn round in a contact of finite duration are not at rest.
     edges = np.flatnonzero(np.diff(np.pad(together, 1).astype(int)))
