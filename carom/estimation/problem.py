@@ -25,7 +25,7 @@ from carom.estimation.solver.segments import (
     padded_size,
     prescribe,
 )
-from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits
+from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits, UniformGravity
 from carom.integrators import AbstractStepper, CDLagrange, ConstraintExact
 from carom.mechanics import Scene, named_parts, parameters_of
 from carom.models import Mechanism
@@ -144,7 +144,7 @@ class Problem:
             most = padded_size(int(np.clip(max(each, default=0), 4, MAX_DEVIATIONS)))
             template = replace(template, deviations=template.deviations.resized(most))
         free = FreeParameters.of(template, settings.learn, share=settings.share)
-        start = free.values_of(_starting(template, shift, restitution, settings))
+        start = free.values_of(_starting(template, shift, restitution, impacts[0].flight, settings))
         return cls(
             recording,
             settings,
@@ -280,9 +280,20 @@ def _resolution(recording: Recording) -> np.ndarray:
 
 
 def _starting(
-    template: Mechanism, shift: np.ndarray, restitution: np.ndarray, settings: Settings
+    template: Mechanism,
+    shift: np.ndarray,
+    restitution: np.ndarray,
+    flight: np.ndarray | None,
+    settings: Settings,
 ) -> Mechanism:
     """The mechanism with the initial values of its parameters."""
+    if flight is not None:
+        # Without it flights would begin as straight lines, which may never meet a surface.
+        forces = tuple(
+            replace(force, acceleration=flight) if isinstance(force, UniformGravity) else force
+            for force in template.forces
+        )
+        template = replace(template, forces=forces)
     changed = eqx.tree_at(lambda m: m.geometry.offset, template, np.asarray(template.geometry.offset) + shift)
     changed = eqx.tree_at(
         lambda m: m.restitution,

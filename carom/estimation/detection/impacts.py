@@ -35,6 +35,8 @@ UNEXPLAINED = 0.3
 """Greatest part of the velocity changes that the impulses may leave unexplained."""
 TOLERANCE = 0.1
 """Tolerance of the conditions on restitution, relative to the closing speed; errors of measurement add."""
+UNRESOLVED = 0.5
+"""Error of the rates of a gap, relative to the closing speed, from which on bounces are too quick to tell."""
 PRIOR = np.log(HAZARD / len(INSTANTS))
 """Prior log-odds of an impact at one of the instants of a step."""
 EVIDENT = 3.0
@@ -86,6 +88,8 @@ class Impacts:
     """Whether these impacts explain the run up to the noise."""
     mask: int = 0
     """Samples either side of an impact to leave out."""
+    flight: Float[np.ndarray, "dimension"] | None = None
+    """The acceleration between impacts, where it was measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,8 +370,10 @@ class _Kinematics:
     def possible(self, instant: int, contact: int) -> bool:
         """Whether an impact with 0 ≤ e ≤ 1 could have these rates, up to their errors."""
         before, after = self.before[instant, contact], self.after[instant, contact]
-        slack = TOLERANCE * abs(before) + 2 * np.sqrt(self.rate_variance[instant, contact])
-        return bool(before < 0 and after >= -slack and after <= -before + slack)
+        error = np.sqrt(self.rate_variance[instant, contact])
+        slack = TOLERANCE * abs(before) + 2 * error
+        resolved = error < UNRESOLVED * abs(before)
+        return bool(resolved and before < 0 and after >= -slack and after <= -before + slack)
 
 
 def _explained(
@@ -582,6 +588,7 @@ def _of_run(
         pieces,
         np.stack([found.outlier[: len(run)] for found in jumps], axis=1),
         mask=max([mask, *(one.mask for one, found in assigned if any(a.contacts for a in found))]),
+        flight=motion.acceleration,
     )
 
 
