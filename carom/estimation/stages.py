@@ -11,7 +11,6 @@ Noise and the smoothness of the force are estimated as well, so that no setting 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -31,6 +30,7 @@ from carom.estimation.parameters.free import Layout
 from carom.estimation.problem import Problem, mechanism_to_fit, require_scene, short, stepper_for
 from carom.estimation.result import Fit, describe, retraced, retracer
 from carom.estimation.rounds import INITIAL_HINGE, Rounds, by_start, coarsened, pick, with_local
+from carom.estimation.screening import poor_segments, retained, without_segments
 from carom.estimation.settings import AUTO, Settings
 from carom.estimation.solver.iteration import Estimate, Outcome
 from carom.estimation.solver.normal_equations import Parameters
@@ -165,12 +165,7 @@ def _fit_by(
     exact = stepper != "cd_lagrange"
     if len({(*(one.pieces for one in problem.impacts), problem.free.layout) for problem in problems}) > 1:
         # Runs that fall into different pieces have segments of different shapes, and cannot be a batch.
-        each = [None if starts is None else starts[index : index + 1] for index in range(len(recordings))]
-        return [
-            fit
-            for recording, known, seed in zip(recordings, each, seeds, strict=True)
-            for fit in _fit_by(stepper, [recording], scene, settings, known, [seed], done)
-        ]
+        return _each(stepper, recordings, scene, settings, starts, seeds, done)
     partitions = _partitions(problems[0], settings)
     _require_memory(len(problems), len(partitions[0].run), problems[0].free.layout)
     rounds = Rounds(settings, done, [])
@@ -182,7 +177,19 @@ def _fit_by(
     problems, outcome = reassign_until_converged(
         partial(reassign, hinge=INITIAL_HINGE), rounds, problems, outcome, partitions[0], passes=passes
     )
-    for fine, coarse in pairwise(partitions):
+    for stage in range(len(partitions) - 1):
+        broken = [
+            poor_segments(problem, pick(outcome, row), partitions[stage])
+            for row, problem in enumerate(problems)
+        ]
+        if exact and any(map(len, broken)) and not problems[0].short:
+            if len(problems) > 1:  # they no longer have segments of the same shapes
+                return _each(stepper, recordings, scene, settings, starts, seeds, done)
+            problems = [without_segments(problems[0], partitions[stage], broken[0])]
+            partitions, before = _partitions(problems[0], settings), partitions[stage]
+            estimate = retained(outcome.estimate, problems[0], before, partitions[stage])
+            outcome = outcome._replace(estimate=estimate)
+        fine, coarse = partitions[stage : stage + 2]
         longer = coarsened(outcome.estimate, problems, fine, coarse)
         outcome = rounds.run(longer, problems, coarse, tighten=coarse is partitions[-1])
     unprescribed = outcome
@@ -197,6 +204,30 @@ def _fit_by(
             history=tuple(float(values[index]) for values in rounds.history),
         )
         for index, problem in enumerate(problems)
+    ]
+
+
+def _each(
+    stepper: str,
+    recordings: Sequence[Recording],
+    scene: Scene,
+    settings: Settings,
+    starts: Sequence[Sequence[State]] | None,
+    seeds: Sequence[int],
+    done: Progress,
+) -> list[Fit]:
+    """Fits of recordings that cannot be a batch, one after the other."""
+    return [
+        _fit_by(
+            stepper,
+            recordings[index : index + 1],
+            scene,
+            settings,
+            None if starts is None else starts[index : index + 1],
+            seeds[index : index + 1],
+            done,
+        )[0]
+        for index in range(len(recordings))
     ]
 
 
