@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Int
 
 from carom.estimation.detection.impacts import SHORTEST
 from carom.estimation.problem import Problem
@@ -23,7 +22,7 @@ FEW = 0.1
 """Greatest fraction of poor segments; with more of them it is the model that does not fit."""
 
 
-def poor_segments(problem: Problem, outcome: Outcome, partition: Partition) -> Int[np.ndarray, "poor"]:
+def poor_segments(problem: Problem, outcome: Outcome, partition: Partition) -> list[int]:
     """Numbers of the segments that the model explains much worse than most."""
     free, segments = problem.free, problem.segments(partition, by_gap=False)
     shared, local = outcome.estimate.parameters
@@ -42,10 +41,10 @@ def poor_segments(problem: Problem, outcome: Outcome, partition: Partition) -> I
     # Two more than the unknowns: the residuals of fewer samples say nothing.
     told = count > free.layout.state + 2
     if not told.any():
-        return np.zeros(0, int)
+        return []
     square = 2 * np.asarray(cost)[: len(count)] / np.maximum(count - free.layout.state, 1)
     poor = told & ~(square <= POOR * np.median(square[told]))
-    return np.flatnonzero(poor) if poor.sum() <= FEW * told.sum() else np.zeros(0, int)
+    return np.flatnonzero(poor).tolist() if poor.sum() <= FEW * told.sum() else []
 
 
 def without_segments(problem: Problem, partition: Partition, left_out: Sequence[int]) -> Problem:
