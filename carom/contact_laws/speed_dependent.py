@@ -60,10 +60,10 @@ class AbstractRestitutionBySpeed(AbstractRestitution):
 
 
 class SpeedDependentRestitution(AbstractRestitutionBySpeed):
-    """e = c₀ + c₁ ln s + c₂ (ln s)² in the closing speed s: over several orders of magnitude.
+    """e = c₀ + c₁ ln s in the closing speed s: over several orders of magnitude.
 
     Example:
-        >>> law = SpeedDependentRestitution(jnp.array([[0.7, -0.1, 0.0]]))
+        >>> law = SpeedDependentRestitution(jnp.array([[0.7, -0.1]]))
         >>> law.coefficient(jnp.array([-1.0]))
         Array([0.7], dtype=float32)
         >>> learned = SpeedDependentRestitution(law.terms, jnp.array([[0.2, 1.0]]))
@@ -76,7 +76,7 @@ class SpeedDependentRestitution(AbstractRestitutionBySpeed):
         "restitution-speed",
         "restitution",
         pooled=True,
-        terms=("at 1 unit of speed", "per e-fold of speed", "curvature in log speed"),
+        terms=("at 1 unit of speed", "per e-fold of speed"),
     )
 
     @staticmethod
@@ -85,7 +85,7 @@ class SpeedDependentRestitution(AbstractRestitutionBySpeed):
 
     @classmethod
     def constant(cls, value: Float[np.ndarray, "contacts"]) -> "SpeedDependentRestitution":
-        return cls(np.outer(value, [1.0, 0.0, 0.0]))
+        return cls(np.outer(value, [1.0, 0.0]))
 
 
 class LinearRestitution(AbstractRestitutionBySpeed):

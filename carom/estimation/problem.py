@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import equinox as eqx
 import numpy as np
 
-from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction
+from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction, ImpactDeviations
 from carom.data import Recording
 from carom.errors import InputError
 from carom.estimation.detection import Impacts, detect_impacts
@@ -14,7 +14,7 @@ from carom.estimation.detection.detect import first_guess, short
 from carom.estimation.detection.sensor_rates import SensorEstimate
 from carom.estimation.detection.short_runs import MAX_PER_STEP
 from carom.estimation.detection.touch_sensor import TouchSensor
-from carom.estimation.parameters.free import PER_RUN, FreeParameters, Priors, require_learnable
+from carom.estimation.parameters.free import PER_IMPACT, PER_RUN, FreeParameters, Priors, require_learnable
 from carom.estimation.settings import Settings
 from carom.estimation.solver.segments import (
     Partition,
@@ -22,9 +22,10 @@ from carom.estimation.solver.segments import (
     Segments,
     cut,
     first_states,
+    padded_size,
     prescribe,
 )
-from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits
+from carom.forces import AbstractForce, AbstractLearnedPotential, NaturalUnits, UniformGravity
 from carom.integrators import AbstractStepper, CDLagrange, ConstraintExact
 from carom.mechanics import Scene, named_parts, parameters_of
 from carom.models import Mechanism
@@ -39,6 +40,8 @@ VAGUE = 100.0
 """Prior standard deviation of start states in natural units; it matters only without data."""
 SURFACES = ("geometry", "offset")
 """Path of the surface positions in a mechanism."""
+MAX_DEVIATIONS = 32
+"""Greatest number of impacts in a segment where every impact has a deviation of its own."""
 KNOWN_START = 1e-4
 """Standard deviation of a start state that is known exactly, as a fraction of the noise."""
 
@@ -64,6 +67,11 @@ def mechanism_to_fit(
         stepper=stepper,
     )
     template = template.with_tilt() if "normals" in learn else template
+    if PER_IMPACT in settings.learn:
+        # The CD-Lagrange scheme knows no deviations of the slip.
+        slips = scene.dimension > 1 and isinstance(stepper, ConstraintExact)
+        deviations = ImpactDeviations.zeros(1, scene.dimension if slips else None)
+        template = replace(template, deviations=deviations)
     require_learnable(template, settings.learn)
     return template
 
@@ -131,8 +139,12 @@ class Problem:
         if isinstance(stepper, ConstraintExact):
             stepper = stepper.in_units(units.length, units.time)
         template = replace(template, forces=forces, stepper=stepper)
+        if template.deviations is not None:
+            each = [int(one.chosen[a : b - 1].sum()) for one in impacts for a, b in one.pieces]
+            most = padded_size(int(np.clip(max(each, default=0), 4, MAX_DEVIATIONS)))
+            template = replace(template, deviations=template.deviations.resized(most))
         free = FreeParameters.of(template, settings.learn, share=settings.share)
-        start = free.values_of(_starting(template, shift, restitution, settings))
+        start = free.values_of(_starting(template, shift, restitution, impacts[0].flight, settings))
         return cls(
             recording,
             settings,
@@ -217,7 +229,7 @@ class Problem:
                 )
                 precision[row, : layout.state] = (KNOWN_START * self.noise[0]) ** -2
         mean = states.copy()
-        # Runs deviate from the shared values by 0 on average; surfaces have an initial value in each run.
+        # Impacts and runs deviate by 0 on average; surfaces have an initial value in each run.
         for block, columns in layout.local_slices():
             if block.path != SURFACES:
                 mean[:, columns] = 0.0
@@ -268,9 +280,20 @@ def _resolution(recording: Recording) -> np.ndarray:
 
 
 def _starting(
-    template: Mechanism, shift: np.ndarray, restitution: np.ndarray, settings: Settings
+    template: Mechanism,
+    shift: np.ndarray,
+    restitution: np.ndarray,
+    flight: np.ndarray | None,
+    settings: Settings,
 ) -> Mechanism:
     """The mechanism with the initial values of its parameters."""
+    if flight is not None:
+        # Without it flights would begin as straight lines, which may never meet a surface.
+        forces = tuple(
+            replace(force, acceleration=flight) if isinstance(force, UniformGravity) else force
+            for force in template.forces
+        )
+        template = replace(template, forces=forces)
     changed = eqx.tree_at(lambda m: m.geometry.offset, template, np.asarray(template.geometry.offset) + shift)
     changed = eqx.tree_at(
         lambda m: m.restitution,

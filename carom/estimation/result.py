@@ -162,15 +162,19 @@ def describe(
     agrees = bool(
         unprescribed.log_likelihood > prescribed.log_likelihood - WORSE_BY_GAP * recording.samples
     ) or not np.isfinite(prescribed.log_likelihood)
-    best = unprescribed if agrees else prescribed
+    # Perfect touch readings tell the step of every impact, which contacts by the gap need not keep.
+    best = unprescribed if agrees and problem.settings.touch != "observed" else prescribed
     values, noise = np.asarray(best.estimate.parameters.shared), np.asarray(best.estimate.noise)
     local = np.asarray(best.estimate.parameters.local)
     exact = isinstance(free.template.stepper, ConstraintExact)
-    by_gap = agrees and exact and not problem.short
+    by_gap = best is unprescribed and exact and not problem.short
     segments = problem.segments(partition, by_gap=by_gap)
     retrace = retracer(free.layout, None if by_gap else problem.most)
     motion = State(*retrace(*retraced(problem, best.estimate.parameters, segments)))
     motions = _motions(recording, partition, motion, segments, noise)
+    scatter = np.asarray(best.estimate.spread)[: len(free.layout.impacts)]
+    free = free.without_impacts()
+    free = replace(free, template=replace(free.template, scatter=scatter if len(scatter) else None))
     free = _within_closing_speeds(free, values, problem.impacts)
     model = with_values(free.layout, free.maps, free.template, values)
     half_widths = None
@@ -216,25 +220,24 @@ def describe(
 def retracer(layout: Layout, most: int | None) -> CachedFunction:
     """A compiled function for the positions and velocities of all segments, given values and modes."""
 
-    def retrace(template, maps, shared, local, duration, modes):
-        def one(local, duration, modes):
+    def retrace(template, maps, shared, local, duration, modes, impact):
+        def one(local, duration, modes, impact):
             leaves = free_leaves(layout, maps, template, shared, local)
             states, _ = segment_motion(
-                layout, template, leaves, layout.start(local), duration, modes, most=most
+                layout, template, leaves, layout.start(local), duration, modes, impact, most=most
             )
             return states.position, states.velocity
 
-        return jax.vmap(one)(local, duration, modes)
+        return jax.vmap(one)(local, duration, modes, impact)
 
     return CachedFunction(retrace, (0, 0), ("retrace", layout, most))
 
 
 def retraced(problem: Problem, parameters: Parameters, segments: Segments) -> tuple:
     """Arguments of that function, with segments padded as those of the solver are."""
-    local, duration, modes = (
-        pad_rows(np.asarray(part)) for part in (parameters.local, segments.duration, segments.modes)
-    )
-    return problem.free.template, problem.free.maps, np.asarray(parameters.shared), local, duration, modes
+    by_segment = (parameters.local, segments.duration, segments.modes, segments.impact)
+    padded = (pad_rows(np.asarray(part)) for part in by_segment)
+    return problem.free.template, problem.free.maps, np.asarray(parameters.shared), *padded
 
 
 def _within_closing_speeds(
@@ -298,7 +301,7 @@ def _added(
     """Deviations of each run from the shared parameters, by the segment with the smallest error; errors."""
     rows = [np.flatnonzero(partition.run == run) for run in range(len(problem.impacts))]
     clearest = np.array([of_run[np.argmin(errors[of_run], axis=0)] for of_run in rows])
-    columns, first = np.arange(errors.shape[1]), problem.free.layout.state
+    columns, first = np.arange(errors.shape[1]), problem.free.layout.own
     return local[clearest, columns][:, first:], errors[clearest, columns][:, first:]
 
 

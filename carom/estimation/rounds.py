@@ -15,7 +15,7 @@ from carom.estimation.problem import Problem
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Estimate, Outcome, improver
 from carom.estimation.solver.normal_equations import Parameters
-from carom.estimation.solver.segments import Partition, Segments, pad_rows
+from carom.estimation.solver.segments import Partition, Segments, impacts_of, pad_rows
 from carom.storage.checkpoints import Progress
 
 INITIAL_HINGE, FINAL_HINGE = 0.3, 3e-3
@@ -129,14 +129,33 @@ def with_local(estimate: Estimate, local: np.ndarray) -> Estimate:
     return estimate._replace(parameters=estimate.parameters._replace(local=local))
 
 
-def coarsened(estimate: Estimate, fine: Partition, coarse: Partition) -> Estimate:
+def coarsened(
+    estimate: Estimate, problems: Sequence[Problem], fine: Partition, coarse: Partition
+) -> Estimate:
     """The estimate on a coarser partition: each long segment inherits the start of a short one."""
     row_of = {
         start: row for row, start in enumerate(zip(fine.run.tolist(), fine.sample.tolist(), strict=True))
     }
     rows = [row_of[start] for start in zip(coarse.run.tolist(), coarse.sample.tolist(), strict=True)]
-    shared, local = estimate.parameters
-    return estimate._replace(parameters=Parameters(shared, np.asarray(local)[:, np.array(rows)]))
+    shared, fitted = estimate.parameters
+    local, layout = np.array(fitted)[:, np.array(rows)], problems[0].free.layout
+    for problem, old, new in zip(problems, np.asarray(fitted), local, strict=True):
+        if not layout.impacts:
+            break
+        of_fine, of_coarse = (impacts_of(problem.prescriptions, one) for one in (fine, coarse))
+        place = {
+            impact: (row, number) for row, found in enumerate(of_fine) for number, impact in enumerate(found)
+        }
+        new[:, layout.state : layout.own] = 0.0
+        for block, columns in list(layout.local_slices())[: len(layout.impacts)]:
+            before, after = (part[:, columns].reshape(len(part), *block.shape) for part in (old, new))
+            for row, found in enumerate(of_coarse):
+                for number, impact in enumerate(found):
+                    # An impact between two short segments has no deviation yet.
+                    if impact in place:
+                        after[row, number] = before[place[impact]]
+            new[:, columns] = after.reshape(len(new), -1)
+    return estimate._replace(parameters=Parameters(shared, local))
 
 
 def stack(trees):

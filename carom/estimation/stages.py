@@ -11,7 +11,6 @@ Noise and the smoothness of the force are estimated as well, so that no setting 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -21,7 +20,6 @@ from carom.compilation import device_memory, full_precision
 from carom.data import Recording
 from carom.data.recording import require_moderate
 from carom.errors import InputError
-from carom.estimation.detection.impacts import Impacts
 from carom.estimation.detection.reassignment import (
     reassign_short_runs,
     reassign_steps,
@@ -32,10 +30,11 @@ from carom.estimation.parameters.free import Layout
 from carom.estimation.problem import Problem, mechanism_to_fit, require_scene, short, stepper_for
 from carom.estimation.result import Fit, describe, retraced, retracer
 from carom.estimation.rounds import INITIAL_HINGE, Rounds, by_start, coarsened, pick, with_local
+from carom.estimation.screening import poor_segments, retained, without_segments
 from carom.estimation.settings import AUTO, Settings
 from carom.estimation.solver.iteration import Estimate, Outcome
 from carom.estimation.solver.normal_equations import Parameters
-from carom.estimation.solver.segments import Partition, partition, subset
+from carom.estimation.solver.segments import Partition, impacts_of, partition, subset
 from carom.estimation.terms import choose_terms
 from carom.mechanics import Scene
 from carom.models import Mechanism
@@ -45,7 +44,7 @@ from carom.types import State
 FLAT, STRAIGHT = 1e3, 1e3
 """Initial precisions of the priors that the force is uniform, and that it is linear."""
 SCATTER = 0.2
-"""Initial standard deviation of restitution from run to run."""
+"""Initial standard deviations of pooled deviations, relative to their scales."""
 STEP_REASSIGNMENTS, SHORT_REASSIGNMENTS = 4, 8
 """Greatest numbers of passes of impact reassignment, in long and in short runs."""
 COPIES, MAX_MEMORY = 16, 0.5
@@ -164,15 +163,10 @@ def _fit_by(
         for index, recording in enumerate(recordings)
     ]
     exact = stepper != "cd_lagrange"
-    if len({tuple(found.pieces for found in problem.impacts) for problem in problems}) > 1:
+    if len({(*(one.pieces for one in problem.impacts), problem.free.layout) for problem in problems}) > 1:
         # Runs that fall into different pieces have segments of different shapes, and cannot be a batch.
-        each = [None if starts is None else starts[index : index + 1] for index in range(len(recordings))]
-        return [
-            fit
-            for recording, known, seed in zip(recordings, each, seeds, strict=True)
-            for fit in _fit_by(stepper, [recording], scene, settings, known, [seed], done)
-        ]
-    partitions = _partitions(problems[0].impacts, settings)
+        return _each(stepper, recordings, scene, settings, starts, seeds, done)
+    partitions = _partitions(problems[0], settings)
     _require_memory(len(problems), len(partitions[0].run), problems[0].free.layout)
     rounds = Rounds(settings, done, [])
     outcome = _first_stage(rounds, problems, partitions, seeds, by_gap_later=exact and not problems[0].short)
@@ -183,8 +177,20 @@ def _fit_by(
     problems, outcome = reassign_until_converged(
         partial(reassign, hinge=INITIAL_HINGE), rounds, problems, outcome, partitions[0], passes=passes
     )
-    for fine, coarse in pairwise(partitions):
-        longer = coarsened(outcome.estimate, fine, coarse)
+    for stage in range(len(partitions) - 1):
+        broken = [
+            poor_segments(problem, pick(outcome, row), partitions[stage])
+            for row, problem in enumerate(problems)
+        ]
+        if exact and any(map(len, broken)) and not problems[0].short:
+            if len(problems) > 1:  # they no longer have segments of the same shapes
+                return _each(stepper, recordings, scene, settings, starts, seeds, done)
+            problems = [without_segments(problems[0], partitions[stage], broken[0])]
+            partitions, before = _partitions(problems[0], settings), partitions[stage]
+            estimate = retained(outcome.estimate, problems[0], before, partitions[stage])
+            outcome = outcome._replace(estimate=estimate)
+        fine, coarse = partitions[stage : stage + 2]
+        longer = coarsened(outcome.estimate, problems, fine, coarse)
         outcome = rounds.run(longer, problems, coarse, tighten=coarse is partitions[-1])
     unprescribed = outcome
     if exact and not problems[0].short:
@@ -201,12 +207,40 @@ def _fit_by(
     ]
 
 
-def _partitions(impacts: Sequence[Impacts], settings: Settings) -> list[Partition]:
+def _each(
+    stepper: str,
+    recordings: Sequence[Recording],
+    scene: Scene,
+    settings: Settings,
+    starts: Sequence[Sequence[State]] | None,
+    seeds: Sequence[int],
+    done: Progress,
+) -> list[Fit]:
+    """Fits of recordings that cannot be a batch, one after the other."""
+    return [
+        _fit_by(
+            stepper,
+            recordings[index : index + 1],
+            scene,
+            settings,
+            None if starts is None else starts[index : index + 1],
+            seeds[index : index + 1],
+            done,
+        )[0]
+        for index in range(len(recordings))
+    ]
+
+
+def _partitions(problem: Problem, settings: Settings) -> list[Partition]:
     """Partitions into segments of increasing length, one per stage."""
+    impacts, deviations = problem.impacts, max(problem.free.layout.impacts[:1], default=np.inf)
     longest = max(end - start for found in impacts for start, end in found.pieces)
     horizons: list[int | None] = [h for h in settings.horizons if h < longest]
     horizons.append(None if longest <= settings.longest else settings.longest)
-    return [partition(impacts, horizon) for horizon in horizons]
+    found = [partition(impacts, horizon) for horizon in horizons]
+    # As long as every impact of a segment has a deviation of its own.
+    most = [max(map(len, impacts_of(problem.prescriptions, one))) for one in found]
+    return [one for one, count in zip(found, most, strict=True) if count <= deviations]
 
 
 def _first_stage(
@@ -233,7 +267,7 @@ def _first_stage(
         Parameters(np.stack(guesses), np.stack([problem.first_states(compared) for problem in batch])),
         np.stack([problem.noise for problem in batch]),
         np.tile([FLAT, STRAIGHT], (len(batch), 1)),
-        np.full((len(batch), free.layout.pooled), SCATTER),
+        SCATTER * np.stack([problem.priors.spread for problem in batch]),
     )
     local = np.stack([problem.first_states(fine) for problem in problems])
     first = with_local(pick(estimate, np.arange(len(problems)) * starts), local)
@@ -243,9 +277,9 @@ def _first_stage(
     if long:
         rounds.prepare(first, problems, fine)
     for coarse in partitions[1:]:
-        rounds.prepare(coarsened(first, fine, coarse), problems, coarse)
+        rounds.prepare(coarsened(first, problems, fine, coarse), problems, coarse)
     whole = partitions[-1]
-    values = pick(coarsened(first, fine, whole), 0).parameters
+    values = pick(coarsened(first, problems, fine, whole), 0).parameters
     retracer(free.layout, problems[0].most if problems[0].short else None).prepare(
         *retraced(problems[0], values, problems[0].segments(whole, by_gap=False))
     )

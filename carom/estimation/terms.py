@@ -13,9 +13,10 @@ import numpy as np
 from carom.data import Recording
 from carom.errors import InputError
 from carom.estimation.detection.velocity_jumps import measured_noise
+from carom.estimation.parameters.free import PER_IMPACT
 from carom.estimation.settings import AUTO, Settings
 from carom.mechanics import Pair
-from carom.textbook import TextbookModel, fit_textbook
+from carom.textbook import Contacts, TextbookModel, fit_textbook
 
 RESTITUTION = {
     "constant": "restitution",
@@ -29,6 +30,10 @@ SIGNIFICANT = 3.0
 """Tangential velocity changes, and surfaces that differ from run to run, in standard errors."""
 ENOUGH = 4
 """Runs with impacts from which on it can be told whether surfaces differ."""
+SCATTERED = 8
+"""Impacts from which on their scatter can be told from the noise."""
+LEAST_DIFFERENCE = 0.01
+"""Difference of e between contacts that matters, beyond its error."""
 LEAST_SHIFT = 1e-3
 """Scatter of a surface from run to run that matters, relative to the range of motion."""
 
@@ -45,12 +50,16 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
     except (InputError, np.linalg.LinAlgError):  # too little moves freely: the potential remains
         return _with(settings, named, ["restitution", "surfaces"], recording)
     terms = [RESTITUTION[model.variant.law]]
+    if len(model.hits.run) >= SCATTERED:
+        terms.append(PER_IMPACT)
     terms += ["surfaces-per-run"] if _differ_by_run(model, recording) else ["surfaces"]
     if _rough(model):
         terms.append("friction")
+    if settings.share == "each" and _alike(model):
+        settings = replace(settings, share="kind")
     if settings.potential != "shared" or _curved(model, recording):
         return _with(settings, named, terms, recording)
-    terms += ["gravity", *["drag"] * model.variant.drag]
+    terms += ["gravity"] * bool(np.any(model.acceleration)) + ["drag"] * model.variant.drag
     return replace(_with(settings, named, terms, recording), potential="none")
 
 
@@ -88,13 +97,29 @@ def _rough(model: TextbookModel) -> bool:
     return False
 
 
+def _alike(model: TextbookModel) -> bool:
+    """Whether all walls, and all pairs, have the same restitution up to its error."""
+    ratio = model.hits.leaving / model.hits.closing
+    law, kinds = model.coefficient, Contacts(model.scene).kind
+    left = ratio - law(model.hits.closing, kinds[model.hits.contact])
+    for contact in np.unique(model.hits.contact):
+        own = left[model.hits.contact == contact]
+        if len(own) < ENOUGH:
+            continue
+        scatter = 1.4826 * float(np.median(np.abs(own - np.median(own))))
+        if abs(np.median(own)) > SIGNIFICANT * 1.2533 * scatter / np.sqrt(len(own)) + LEAST_DIFFERENCE:
+            return False
+    return True
+
+
 def _differ_by_run(model: TextbookModel, recording: Recording) -> bool:
     """Whether the gaps of pairs at contact scatter from run to run, as when markers are glued on anew."""
     assert recording.scene is not None
     pairs = [j for j, contact in enumerate(recording.scene.candidates) if isinstance(contact, Pair)]
     extent = max(float(np.nanmax(np.ptp(run.position, axis=0))) for run in recording.runs)
     for contact in pairs:
-        runs, gaps = model.gaps.get(contact, (np.zeros(0), np.zeros(0)))
+        own = model.hits.contact == contact
+        runs, gaps = model.hits.run[own], model.hits.gap[own]
         means = np.array([np.mean(gaps[runs == run]) for run in np.unique(runs)])
         if len(means) < ENOUGH:
             continue

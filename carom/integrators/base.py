@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from carom.integrators.constraint_exact.contact_times import Modes
 from carom.mechanics import AbstractInertia, AbstractPart, ContactGeometry
@@ -61,6 +61,10 @@ class Mechanical(Protocol):
 
     def restitution_at(self, rate: PerContact) -> PerContact:
         """e of every contact for the rate of its gap before the impact."""
+        ...
+
+    def slip_kick(self, rate: PerContact) -> Float[Array, "contacts dimension"] | None:
+        """What an impact adds to the relative velocity across its normal; None for nothing."""
         ...
 
     def friction_coefficient(self) -> PerContact | None:

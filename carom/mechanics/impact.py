@@ -24,6 +24,7 @@ def impact_impulse(
     *,
     restitution: Float[Array, "..."],
     friction: Float[Array, "..."] | None = None,
+    kick: Float[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
     """The impulse on the first body of an impact: Newton's law normally, Coulomb's law tangentially.
@@ -39,6 +40,7 @@ def impact_impulse(
         compliance: S = 1/m₁ + 1/m₂, the same in all directions; 1/m₁ at a wall.
         restitution: e, for all impacts or for each.
         friction: μ, for all impacts or for each; None for smooth surfaces.
+        kick: a change of the relative velocity beyond these laws, of which the part across n counts.
         axis: that of the vectors' components; the other axes are those of `compliance`.
 
     Example:
@@ -49,6 +51,9 @@ def impact_impulse(
     rate = jnp.sum(normal * relative_velocity, axis=axis)
     push = (jnp.maximum(-restitution * rate, 0) - rate) / compliance
     impulse = jnp.expand_dims(push, axis) * normal
+    if kick is not None:
+        along = jnp.sum(normal * kick, axis=axis, keepdims=True)
+        impulse = impulse + (kick - along * normal) / jnp.expand_dims(compliance, axis)
     if friction is None:
         return impulse
     slip = relative_velocity - jnp.expand_dims(rate, axis) * normal

@@ -18,7 +18,7 @@ import numpy as np
 
 from carom.errors import require_choice
 
-Axis = Literal["contact", "body", "coordinate"]
+Axis = Literal["contact", "body", "coordinate", "impact"]
 """The objects to which the entries of a parameter belong."""
 UNITS: dict[str, tuple[int, int]] = {
     "": (0, 0),

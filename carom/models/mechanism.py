@@ -6,22 +6,23 @@ are.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction
+from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction, ImpactDeviations
 from carom.errors import InputError
 from carom.forces import AbstractDissipation, AbstractForce, AbstractLearnedPotential, AbstractPotential
 from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED, AbstractStepper, ConstraintExact, Modes
 from carom.mechanics import ContactGeometry, Masses, Points, Scene, part_named
 from carom.models.base import AbstractModel
 from carom.models.contact_signal import CERTAIN, GapContact, Signal
-from carom.types import Coordinates, PerContact, Scalar, State
+from carom.types import Coordinates, PerContact, Scalar, State, Values
 
 Potential = Literal["shared", "pairs", "joint", "none"]
 """What a learned potential depends on: every body moves in the same field ("shared"), or each two act on each
@@ -46,6 +47,9 @@ class Mechanism(AbstractModel):
         friction: Coulomb's law; None for smooth surfaces.
         stepper: the scheme.
         step_size: between samples.
+        scatter: standard deviations of the deviations of single impacts, one per kind; None where they were
+            not estimated.
+        deviations: of single impacts, to which steps refer by number; None for none.
 
     Example:
         >>> from carom.forces import UniformGravity
@@ -64,6 +68,8 @@ class Mechanism(AbstractModel):
     friction: CoulombFriction | None
     stepper: AbstractStepper
     step_size: Scalar  # pyright: ignore[reportIncompatibleVariableOverride]
+    scatter: Float[Values, "kinds"] | None = None
+    deviations: ImpactDeviations | None = None
 
     @classmethod
     def of(
@@ -158,6 +164,7 @@ class Mechanism(AbstractModel):
             "restitution": [self.restitution.name, self.restitution.options],
             "friction": self.friction is not None,
             "tilted": self.geometry.tilt is not None,
+            "scatter": 0 if self.scatter is None else len(self.scatter),
             "stepper": [self.stepper.name, self.stepper.options],
         }
 
@@ -178,6 +185,9 @@ class Mechanism(AbstractModel):
             friction=CoulombFriction.for_scene(scene) if options["friction"] else None,
             stepper=made(AbstractStepper, options["stepper"]),
         )
+        # Files of earlier versions know no scatter.
+        kinds = options.get("scatter", 0)
+        mechanism = replace(mechanism, scatter=np.zeros(kinds)) if kinds else mechanism
         return mechanism.with_tilt() if options["tilted"] else mechanism
 
     def with_tilt(self) -> "Mechanism":
@@ -194,7 +204,14 @@ class Mechanism(AbstractModel):
 
     def restitution_at(self, rate: PerContact) -> PerContact:
         """e for the rate of every gap just before the impact."""
-        return self.restitution.coefficient(rate)
+        mean = self.restitution.coefficient(rate)
+        if self.deviations is None:
+            return mean
+        return mean + jnp.asarray(self.deviations.restitution, rate.dtype)
+
+    def slip_kick(self, rate: PerContact) -> Float[Array, "contacts dimension"] | None:
+        """What an impact adds to the relative velocity across its normal; None for nothing."""
+        return None if self.deviations is None else self.deviations.slip_change(rate)
 
     def friction_coefficient(self) -> PerContact | None:
         """μ of every contact; None for smooth surfaces."""
@@ -257,10 +274,26 @@ class Mechanism(AbstractModel):
         return self.advance(state)[1]
 
     def move(
-        self, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
+        self,
+        state: State,
+        step_size: Scalar,
+        modes: Modes,
+        *,
+        impact: Int[Array, "contacts"] | None = None,
+        most: int | None = None,
     ) -> tuple[State, Bool[Array, "contacts"], PerContact]:
-        """One step of the scheme; see `AbstractStepper.step`."""
-        return self.stepper.step(self, state, step_size, modes, most=most)
+        """One step of the scheme; see `AbstractStepper.step`.
+
+        Arguments:
+            impact: which of the deviations holds for each contact in this step.
+        """
+        mechanism = self
+        if self.deviations is not None:
+            assert impact is not None
+            own = self.deviations.of(impact)
+            geometry = eqx.tree_at(lambda g: g.offset, self.geometry, self.geometry.offset + own.surface)
+            mechanism = replace(self, deviations=own, geometry=geometry)
+        return self.stepper.step(mechanism, state, step_size, modes, most=most)
 
     def penalised(self) -> tuple[Array, ...]:
         networks = [force.network for force in self.forces if isinstance(force, AbstractLearnedPotential)]

@@ -174,10 +174,9 @@ class _Study:
                     )
                     word = "friction" if variant.sliding else "tangential ratio"
                     parameters[f"{word} of {name}"] = Estimate(float(ratio[kind]), spread)
-        candidates, gaps = list(self.scene.candidates), {}
+        candidates = list(self.scene.candidates)
         for contact in np.unique(hits.contact):
             gap = hits.gap[hits.contact == contact]
-            gaps[int(contact)] = hits.run[hits.contact == contact], gap
             offset = candidates[contact].offset + float(np.median(gap))
             candidates[contact] = replace(candidates[contact], offset=offset)
             error = 1.2533 * float(np.std(gap)) / np.sqrt(len(gap))  # of a median
@@ -185,7 +184,7 @@ class _Study:
         scene = replace(self.scene, candidates=tuple(candidates))
         drag = float(value[-1]) if variant.drag else 0.0
         return TextbookModel(
-            scene, variant, value[:dimension], drag, law, speeds, ratio, parameters, noise, gaps
+            scene, variant, value[:dimension], drag, law, speeds, ratio, parameters, noise, hits
         )
 
     def _measured(self, variant: Variant) -> tuple[Flights, Hits]:

@@ -41,6 +41,18 @@ class Estimate(NamedTuple):
     error: float
 
 
+class Hits(NamedTuple):
+    """Impacts as regression sees them, one per row."""
+
+    run: np.ndarray
+    contact: np.ndarray
+    gap: np.ndarray
+    closing: np.ndarray
+    leaving: np.ndarray
+    slip: np.ndarray
+    """Tangential velocities before and after, (2, hits, dimension)."""
+
+
 @dataclass(frozen=True, eq=False)
 class TextbookModel:
     """Free flight and a law of impact.
@@ -55,7 +67,7 @@ class TextbookModel:
         tangential: ratio of the tangential velocities, or coefficient of friction, for walls and pairs.
         parameters: estimates by name.
         noise: standard deviation of the measured positions about the arcs.
-        gaps: by contact, the runs of its impacts and the gaps there, with the surface where it was stated.
+        hits: the impacts behind it, with gaps from the surfaces as they were stated.
     """
 
     scene: Scene
@@ -67,7 +79,7 @@ class TextbookModel:
     tangential: Float[np.ndarray, "2"]
     parameters: dict[str, Estimate]
     noise: float
-    gaps: dict[int, tuple[np.ndarray, np.ndarray]]
+    hits: Hits
 
     def describe(self) -> str:
         """The terms and parameters in one line."""

@@ -10,22 +10,10 @@ from jaxtyping import Float
 
 from carom.data import Run
 from carom.mechanics import Scene
-from carom.textbook.model import Contacts, Law, speed_term
+from carom.textbook.model import Contacts, Hits, Law, speed_term
 
 ImpactTimes = Sequence[Sequence[tuple[float, int]]]
 """Time and number of the contact of every impact, by run."""
-
-
-class Hits(NamedTuple):
-    """Impacts as regression sees them, one per row."""
-
-    run: np.ndarray
-    contact: np.ndarray
-    gap: np.ndarray
-    closing: np.ndarray
-    leaving: np.ndarray
-    slip: np.ndarray
-    """Tangential velocities before and after, (2, hits, dimension)."""
 
 
 class Flights(NamedTuple):

@@ -34,7 +34,7 @@ def ball() -> Recording:
 
 def test_a_ball_that_falls_needs_gravity_and_no_potential(ball):
     chosen = choose_terms(ball, AUTO)
-    assert set(chosen.learn) == {"restitution", "surfaces", "gravity"}
+    assert set(chosen.learn) == {"restitution", "scatter", "surfaces", "gravity"}
     assert chosen.potential == "none"
 
 

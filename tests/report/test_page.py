@@ -187,7 +187,7 @@ def test_forces_and_laws_are_those_of_the_model(fitted_page):
         fit.model.scene,
         fit.model.step_size,
         forces=[*fit.model.forces, LinearDamping(jnp.array([0.3]))],
-        restitution=SpeedDependentRestitution(jnp.array([[0.8, -0.02, 0.0]])),
+        restitution=SpeedDependentRestitution(jnp.array([[0.8, -0.02]])),
     )
     changed = replace(findings, fit=fit._replace(model=damped, posterior=None))
     (resistance,) = changed.resistances

@@ -9,7 +9,7 @@ that no contact explains breaks the motion: a hand, a lost track, a swap of two 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -35,6 +35,8 @@ UNEXPLAINED = 0.3
 """Greatest part of the velocity changes that the impulses may leave unexplained."""
 TOLERANCE = 0.1
 """Tolerance of the conditions on restitution, relative to the closing speed; errors of measurement add."""
+UNRESOLVED = 0.5
+"""Error of the rates of a gap, relative to the closing speed, from which on bounces are too quick to tell."""
 PRIOR = np.log(HAZARD / len(INSTANTS))
 """Prior log-odds of an impact at one of the instants of a step."""
 EVIDENT = 3.0
@@ -53,6 +55,8 @@ QUICK = 3.0
 """Least number of samples of a flight between two impacts that can be told apart."""
 LONGER = 3
 """Greatest duration of a contact, in multiples of the mask."""
+LEAST_FLIGHT, ENOUGH_FLIGHTS = 5, 3
+"""Samples of a flight, and flights, from which on an acceleration is measured."""
 AT_ONCE = 3
 """Greatest number of contacts in one impact."""
 
@@ -84,6 +88,8 @@ class Impacts:
     """Whether these impacts explain the run up to the noise."""
     mask: int = 0
     """Samples either side of an impact to leave out."""
+    flight: Float[np.ndarray, "dimension"] | None = None
+    """The acceleration between impacts, where it was measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,10 +189,44 @@ def find_impacts(
             assigned, _ = assign(longer, lasting=True)
     if mask is None and motion.width > 1:  # smoothing spreads impacts beyond the jumps that are found
         chosen += motion.width
+    motion = _between_impacts(runs, assigned, motion)
     return [
         _of_run(run, scene, motion, [one for one in assigned if one[0].run == index], by_run[index], chosen)
         for index, run in enumerate(runs)
     ]
+
+
+def _between_impacts(
+    runs: Sequence[Run], assigned: Sequence[tuple[_Event, list["_Assignment"]]], motion: Motion
+) -> Motion:
+    """The motion with the acceleration of the flights from one impact to the next.
+
+    Jumps alone do not tell flights from a hand, from sliding or from rest.
+    """
+    found = []
+    for (event, before), (later, after) in pairwise(assigned):
+        both = bool(before and after and before[-1].contacts and after[-1].contacts)
+        run, low, high = runs[event.run], event.jumps[-1][0] + 1, later.jumps[0][0] + 1
+        for body in {*event.jumping} & {*later.jumping} if both and event.run == later.run else ():
+            position = run.position[low:high, body]
+            known = np.isfinite(position).all(axis=1)
+            if known.sum() > LEAST_FLIGHT:
+                time = run.time[low:high][known]
+                curve = 2 * np.polyfit(time - time.mean(), position[known], 2)[0]
+                found.append((float(np.ptp(time)) ** 5, curve))
+    if len(found) < ENOUGH_FLIGHTS:
+        return motion
+    weight, curves = np.array([w for w, _ in found]), np.array([c for _, c in found])
+
+    def median(values: np.ndarray) -> np.ndarray:
+        """Weighted by the precision of the accelerations."""
+        order = np.argsort(values, axis=0)
+        below = np.cumsum(weight[order], axis=0) / weight.sum()
+        middle = order[np.argmax(below >= 0.5, axis=0), np.arange(values.shape[1])]
+        return values[middle, np.arange(values.shape[1])]
+
+    mean = median(curves)
+    return motion._replace(acceleration=mean, deviation=1.4826 * median(np.abs(curves - mean)))
 
 
 def _readings(run: Run, sensor: TouchSensor | None) -> Float[np.ndarray, "samples bodies"]:
@@ -330,8 +370,10 @@ class _Kinematics:
     def possible(self, instant: int, contact: int) -> bool:
         """Whether an impact with 0 ≤ e ≤ 1 could have these rates, up to their errors."""
         before, after = self.before[instant, contact], self.after[instant, contact]
-        slack = TOLERANCE * abs(before) + 2 * np.sqrt(self.rate_variance[instant, contact])
-        return bool(before < 0 and after >= -slack and after <= -before + slack)
+        error = np.sqrt(self.rate_variance[instant, contact])
+        slack = TOLERANCE * abs(before) + 2 * error
+        resolved = error < UNRESOLVED * abs(before)
+        return bool(resolved and before < 0 and after >= -slack and after <= -before + slack)
 
 
 def _explained(
@@ -530,7 +572,7 @@ def _of_run(
                     gap[step, j] = assignment.gap[top, j]
                     before[step, j], after[step, j] = assignment.before[top, j], assignment.after[top, j]
     gaps = np.asarray(scene.geometry.gap(np.where(np.isfinite(run.position), run.position, np.nan)))
-    pieces = _pieces(chosen, breaks, _resting(run, scene, chosen, after, motion, jumps))
+    pieces = _pieces(chosen, breaks, _resting(run, scene, chosen, after, motion, jumps, breaks))
     fitted = np.zeros(len(chosen), bool)
     for start, end in pieces:
         fitted[start : end - 1] = True
@@ -546,17 +588,24 @@ def _of_run(
         pieces,
         np.stack([found.outlier[: len(run)] for found in jumps], axis=1),
         mask=max([mask, *(one.mask for one, found in assigned if any(a.contacts for a in found))]),
+        flight=motion.acceleration,
     )
 
 
 def _resting(
-    run: Run, scene: Scene, chosen: np.ndarray, after: np.ndarray, motion: Motion, jumps: Sequence[Jumps]
+    run: Run,
+    scene: Scene,
+    chosen: np.ndarray,
+    after: np.ndarray,
+    motion: Motion,
+    jumps: Sequence[Jumps],
+    breaks: Sequence[int],
 ) -> Bool[np.ndarray, "samples"]:
     """Samples at which all bodies are at rest, or bounce too quickly for the sampling rate.
 
     After an impact with rebound speed u against an acceleration a a body returns after 2u/a. Where that takes
-    fewer than `QUICK` samples, or no jump is found when it should have returned, further impacts cannot be
-    told apart, up to the next jump.
+    fewer than `QUICK` samples, or no impact is found when it should have returned, further impacts cannot be
+    told apart, up to the next impact or break.
     """
     samples, step = len(run), float(np.median(np.diff(run.time)))
     resting = np.zeros((samples, len(jumps)), bool)
@@ -568,13 +617,16 @@ def _resting(
         pull = -np.einsum("ckd,d->c", rows, motion.acceleration)
     pull = np.where(pull > 2 * float(np.linalg.norm(motion.deviation)), pull, 0.0)
     back = np.where(chosen & (pull > 0), 2 * after / np.maximum(pull, 1e-300) / step, np.inf)
-    back = back.min(axis=1, initial=np.inf)
     for body, found in enumerate(jumps):
-        ends = [*found.step.tolist(), samples - 1][1:]
-        for at, rest, end in zip(found.step.tolist(), found.rest.tolist(), ends, strict=True):
-            returns = back[max(at - REACH, 0) : at + REACH + 1].min(initial=np.inf)
-            if rest or returns < QUICK or end - at > 1.5 * returns + 2 * REACH:
+        own = [j for j, joined in enumerate(scene.geometry.joined) if body in joined]
+        hits, still = np.flatnonzero(chosen[:, own].any(axis=1)), found.step[found.rest]
+        ends = sorted({*hits.tolist(), *still.tolist(), *breaks})
+        for at, end in pairwise([*ends, samples - 1]):
+            returns = back[at, own].min(initial=np.inf)
+            if at in still or returns < QUICK:
                 resting[at + 1 : end + 1, body] = True
+            elif end - at > 1.5 * returns + 2 * REACH:
+                resting[at + 1 + max(int(returns) - REACH, 0) : end + 1, body] = True
     together = np.asarray(resting.all(axis=1))
     # Bodies that turn round in a contact of finite duration are not at rest.
     edges = np.flatnonzero(np.diff(np.pad(together, 1).astype(int)))

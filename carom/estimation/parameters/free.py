@@ -6,7 +6,7 @@ that a change of their numbers does not recompile anything.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -26,6 +26,8 @@ from carom.types import State, Values
 
 PER_RUN = "-per-run"
 """Suffix of the name of a parameter that has one value per run."""
+PER_IMPACT = "scatter"
+"""Name of the deviations of single impacts."""
 ALWAYS_LEARNED = "potential"
 
 
@@ -42,8 +44,8 @@ class Block:
 class Layout:
     """The vector of values shared by all runs, network weights first, and the local vector of a segment.
 
-    A local vector holds the start state, then the deviations of the run from the shared parameters; pooled
-    ones, whose standard deviation is estimated, come first.
+    A local vector holds the start state, then the deviations of the impacts in the segment, and those of the
+    run, from the shared parameters. Pooled ones, whose standard deviation is estimated, come first.
     """
 
     shared: tuple[Block, ...]
@@ -51,6 +53,8 @@ class Layout:
     bodies: int
     dimension: int
     weights: int
+    impacts: tuple[int, ...]
+    """Numbers of deviations of single impacts, of each kind; those of a kind have one standard deviation."""
     pooled: int
     """Number of deviations of a run whose standard deviation is estimated."""
 
@@ -70,9 +74,19 @@ class Layout:
         return self.state + sum(block.count for block in self.local)
 
     @property
+    def pools(self) -> tuple[int, ...]:
+        """Numbers of pooled deviations that have one standard deviation."""
+        return self.impacts + (1,) * self.pooled
+
+    @property
     def pooled_slice(self) -> slice:
         """The pooled deviations within a local vector."""
-        return slice(self.state, self.state + self.pooled)
+        return slice(self.state, self.own + self.pooled)
+
+    @property
+    def own(self) -> int:
+        """Place of the first deviation of the run within a local vector."""
+        return self.state + sum(self.impacts)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -116,6 +130,7 @@ class Priors(NamedTuple):
         lower, upper: bounds of the shared values.
         local_precision: of the deviations of a run from the shared values.
         collocation: points at which the roughness of each learned force is evaluated.
+        spread: scales of the standard deviations of pooled deviations.
         resolution: lower bounds on the noise of positions and velocities, so that noise-free data have a
             finite likelihood.
     """
@@ -126,6 +141,7 @@ class Priors(NamedTuple):
     upper: Float[Values, "shared"]
     local_precision: Float[Values, "added"]
     collocation: tuple[Collocation, ...]
+    spread: Float[Values, "pools"]
     resolution: Float[Values, "2"]
 
 
@@ -163,7 +179,7 @@ def with_added(layout: Layout, maps: Maps, mechanism: Mechanism, added: Float[Va
     """A fitted mechanism with the deviations of one run: the local vector without its start state."""
     if not layout.local:
         return mechanism
-    bare = Layout((), layout.local, layout.bodies, layout.dimension, 0, layout.pooled)
+    bare = Layout((), layout.local, layout.bodies, layout.dimension, 0, (), layout.pooled)
     local = jnp.concatenate([jnp.zeros(layout.state, jnp.asarray(added).dtype), jnp.asarray(added)])
     return with_values(bare, Maps((), (), maps.local), mechanism, jnp.zeros(0), local)
 
@@ -200,6 +216,10 @@ class FreeParameters:
         shared, local = [], []
         for path, spec in found:
             shape = np.shape(at(path)(template)[0])
+            if spec.axis == "impact":
+                size = int(np.prod(shape))
+                local.append((path, spec, shape, Sharing(np.eye(size), (spec.name,) * size, ((),) * size)))
+                continue
             if spec.key in names and np.prod(shape):
                 shared.append((path, spec, shape, share_values(spec, shape, scene, share, radii=radii)))
             # Runs deviate in the constant term of a law only; single runs hardly determine the higher terms.
@@ -209,14 +229,17 @@ class FreeParameters:
                 first = slice(None, None, terms)
                 each = Sharing(each.map[:, first], each.names[first], each.contacts[first])
                 local.append((path, spec, shape, each))
-        local.sort(key=lambda item: not item[1].pooled)
+        local.sort(key=lambda item: (item[1].axis != "impact", not item[1].pooled))
         layout = Layout(
             tuple(Block(path, shape, sharing.map.shape[1]) for path, _, shape, sharing in shared),
             tuple(Block(path, shape, sharing.map.shape[1]) for path, _, shape, sharing in local),
             scene.bodies,
             scene.dimension,
             sum(sharing.map.shape[1] for _, spec, _, sharing in shared if spec.network),
-            sum(sharing.map.shape[1] for _, spec, _, sharing in local if spec.pooled),
+            tuple(sharing.map.shape[1] for _, spec, _, sharing in local if spec.axis == "impact"),
+            sum(
+                sharing.map.shape[1] for _, spec, _, sharing in local if spec.pooled and spec.axis != "impact"
+            ),
         )
         stated = [np.ravel(at(path)(template)[0]).astype(float) for path, *_ in shared]
         maps = Maps(
@@ -237,6 +260,18 @@ class FreeParameters:
             tuple(sharing for *_, sharing in local),
         )
 
+    def without_impacts(self) -> "FreeParameters":
+        """The same without deviations of single impacts, as for motions that have not been recorded."""
+        kinds = len(self.layout.impacts)
+        return replace(
+            self,
+            template=replace(self.template, deviations=None),
+            layout=replace(self.layout, local=self.layout.local[kinds:], impacts=()),
+            maps=self.maps._replace(local=self.maps.local[kinds:]),
+            local_specs=self.local_specs[kinds:],
+            local_sharings=self.local_sharings[kinds:],
+        )
+
     def values_of(self, mechanism: Mechanism) -> Float[np.ndarray, "shared"]:
         """The shared values that reproduce a mechanism best, for example its initial values."""
         parts = [np.zeros(0)]
@@ -253,6 +288,16 @@ class FreeParameters:
             else:
                 parts.append(np.linalg.lstsq(sharing.map, entries, rcond=None)[0])
         return np.concatenate(parts)
+
+    def _scales(self, units: NaturalUnits) -> Float[np.ndarray, "pools"]:
+        """Of pooled deviations: one for each kind of those of impacts, one for each of those of runs."""
+        scales = []
+        for block, spec in zip(self.layout.local, self.local_specs, strict=True):
+            if spec.pooled:
+                scales += [spec.scale(units.length, units.time)] * (
+                    1 if spec.axis == "impact" else block.count
+                )
+        return np.array(scales)
 
     def priors(
         self, units: NaturalUnits, start: Float[np.ndarray, "shared"], resolution: np.ndarray
@@ -279,6 +324,7 @@ class FreeParameters:
             upper,
             np.concatenate([np.zeros(0), *local_precision]),
             tuple(force.collocation(units) for force in learned),
+            self._scales(units),
             resolution,
         )
 
@@ -298,7 +344,7 @@ def require_learnable(template: Mechanism, learn: Sequence[str]) -> None:
     # Potentials are chosen by a setting of their own.
     forces = {name for name in named_parts(AbstractForce) if "potential" not in name}
     laws = set(named_parts(AbstractRestitution))
-    offered = (known - {"potential"}) | forces | laws | {"friction", "normals"}
+    offered = (known - {"potential"}) | forces | laws | {"friction", "normals", PER_IMPACT}
     for name in learn:
         plain = name.removesuffix(PER_RUN)
         # Runs may deviate from a law with several terms as well as from a constant.

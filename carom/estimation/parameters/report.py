@@ -60,7 +60,7 @@ def report_parameters(
         gradient: of the cost at the estimate, zero unless a bound is active.
         prior_errors: standard deviations of their priors.
         impacts: number of detected impacts of every contact.
-        scatter: standard deviations of pooled parameters between runs.
+        scatter: standard deviations of pooled parameters between impacts, then between runs.
     """
     found = []
     scene = free.template.scene
@@ -76,11 +76,16 @@ def report_parameters(
             numbers = (float(part[row]) for part in (values, errors, prior_errors, gradient))
             ratio = float(np.exp(stated[number + 1] - stated[0])) if spec.logarithm else None
             found.append(_estimate(spec, sharing.names[number], *numbers, seen=seen, ratio=ratio))
+    kinds = len(free.layout.impacts)
+    of_runs = scatter[kinds:]
+    for spec, value in zip(free.local_specs[:kinds], scatter[:kinds], strict=True):
+        name = f"{spec.name}, scatter from impact to impact"
+        found.append(_scatter(spec, name, float(value), int(impacts.sum())))
     for spec, block in zip(free.local_specs, free.layout.local, strict=True):
-        if spec.pooled:
+        if spec.pooled and spec.axis != "impact":
             for contact in range(block.count):
                 name = f"{spec.name} {scene.contact_name(contact)}, scatter from run to run"
-                found.append(_scatter(spec, name, float(scatter[contact]), int(impacts[contact])))
+                found.append(_scatter(spec, name, float(of_runs[contact]), int(impacts[contact])))
     return tuple(sorted(found, key=lambda p: _ORDER.get(p.key.split("-")[0], len(_ORDER))))
 
 

@@ -51,7 +51,7 @@ SAMPLES_PER_BLOCK, MIN_SEGMENTS_PER_BLOCK = 640, 8
 """Size of the blocks of segments whose Jacobians are evaluated at once: they fit into the processor's cache,
 and memory does not grow with the recording. A recording of the paper's length is a single block."""
 MIN_SPREAD, MAX_SPREAD = 1e-4, 1.0
-"""Bounds on the standard deviation of restitution from run to run."""
+"""Bounds on the standard deviations from impact to impact and from run to run, relative to the prior's."""
 UNINFORMATIVE = 0.9
 """Ratio of posterior to prior variance above which the data hardly determine a restitution."""
 
@@ -64,8 +64,8 @@ class Estimate(NamedTuple):
     """Standard deviations of positions and velocities."""
     precision: Float[Values, "2"]
     """Precisions of the priors that the learned force is uniform, and that it is linear."""
-    spread: Float[Values, "laws"]
-    """Standard deviations of restitution from run to run."""
+    spread: Float[Values, "pools"]
+    """Standard deviations of deviations from impact to impact and from run to run."""
 
 
 class Outcome(NamedTuple):
@@ -109,7 +109,9 @@ def segment_residuals(
     """Residuals of one segment over the noise; and penalties for mistimed impacts and initial overlap."""
     start = layout.start(jnp.asarray(local))
     leaves = free_leaves(layout, maps, template, shared, local)
-    motion, instants = segment_motion(layout, template, leaves, start, data.duration, data.modes, most=most)
+    motion, instants = segment_motion(
+        layout, template, leaves, start, data.duration, data.modes, data.impact, most=most
+    )
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
     residual = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
     # Padded and masked samples exert no penalty either.
@@ -198,7 +200,8 @@ def improve(
     """
     parameters, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
-    local_precision = local_precision.at[:, layout.pooled_slice].set(1 / spread[None] ** 2)
+    expected = jnp.repeat(spread, np.array(layout.pools, int), total_repeat_length=sum(layout.pools))
+    local_precision = local_precision.at[:, layout.pooled_slice].set(1 / expected[None] ** 2)
     weights = layout.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
     residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
@@ -227,22 +230,27 @@ def improve(
     )
     # Segments without data, among them those added as padding, cost no degree of freedom.
     with_data = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
-    used = effective + with_data * layout.local_size + (parameters.shared.size - weights)
+    variances = local_variances(solution.normal, covariance)[:, layout.pooled_slice]
+    # Deviations that their prior determines cost no degree of freedom.
+    deviations = jnp.sum(jnp.clip(1 - variances / expected[None] ** 2, 0))
+    own = with_data * (layout.local_size - sum(layout.pools)) + deviations
+    used = effective + own + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     measured = jnp.sqrt(solution.normal.squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
     new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)
-    variances = local_variances(solution.normal, covariance)
-    new_spread, informative = _update_spread(
-        solution.parameters.local[:, layout.pooled_slice], variances[:, layout.pooled_slice], spread
+    new_spread = _update_spread(
+        layout.pools, solution.parameters.local[:, layout.pooled_slice], variances, spread, priors.spread
     )
-    # At the estimated noise the squares sum to the degrees of freedom, a constant, which is left out.
-    likelihood = -jnp.sum(counts * jnp.log(new_noise)) - jnp.sum(informative * jnp.log(new_spread))
+    # At the estimated noise the squares sum to the degrees of freedom, a constant, which is left out; and so
+    # are deviations that the data do not determine.
+    marginal = 0.5 * jnp.sum(jnp.log(jnp.minimum(variances / expected[None] ** 2, 1)))
+    likelihood = -jnp.sum(counts * jnp.log(new_noise)) + marginal
     return Outcome(
         Estimate(solution.parameters, new_noise, new_precision, new_spread),
         likelihood,
         covariance,
         scatter_covariance(solution.normal, covariance),
-        jnp.sqrt(jnp.maximum(variances, 0)),
+        jnp.sqrt(jnp.maximum(local_variances(solution.normal, covariance), 0)),
         solution.normal.shared_gradient,
     )
 
@@ -283,17 +291,24 @@ def _update_precision(
 
 
 def _update_spread(
-    deviation: Float[Values, "segments laws"],
-    variance: Float[Values, "segments laws"],
-    spread: Float[Values, "laws"],
-) -> tuple[Float[Array, "laws"], Float[Array, "laws"]]:
-    """Standard deviation of restitution between runs by expectation maximisation, and how many inform it.
+    pools: tuple[int, ...],
+    deviation: Float[Values, "segments pooled"],
+    variance: Float[Values, "segments pooled"],
+    spread: Float[Values, "pools"],
+    scale: Float[Values, "pools"],
+) -> Float[Array, "pools"]:
+    """Standard deviations of deviations by expectation maximisation.
 
     MacKay's rule is faster, but collapses to zero for good if the first rounds explain little. Segments
     without an impact carry no information, and a single one has no scatter.
     """
-    informative = variance < UNINFORMATIVE * spread[None] ** 2
-    count = jnp.sum(informative, axis=0).astype(deviation.dtype)
-    expected = jnp.sum(jnp.where(informative, deviation**2 + variance, 0), axis=0) / jnp.maximum(count, 1)
-    updated = jnp.clip(jnp.sqrt(expected), MIN_SPREAD, MAX_SPREAD)
-    return jnp.where(count > 1, updated, spread), count
+    updated, first = [], 0
+    for size, known, unit in zip(pools, spread, scale, strict=True):
+        columns = slice(first, first + size)
+        informative = variance[:, columns] < UNINFORMATIVE * known**2
+        count = jnp.sum(informative.astype(spread.dtype))
+        squares = jnp.where(informative, deviation[:, columns] ** 2 + variance[:, columns], 0)
+        found = jnp.sqrt(jnp.sum(squares) / jnp.maximum(count, 1))
+        updated.append(jnp.where(count > 1, jnp.clip(found, MIN_SPREAD * unit, MAX_SPREAD * unit), known))
+        first += size
+    return jnp.stack(updated) if updated else jnp.asarray(spread)

@@ -111,7 +111,7 @@ def minimise(
             better_of(trial_normal.cost, cost),
             count + 1,
         )
-        step, predicted = damped_step(best.normal, best.parameters, bounds, damping)
+        step, predicted = damped_step(best.normal, best.parameters, bounds, damping, prior.shared_precision)
         next_trial = Parameters(
             jnp.clip(best.parameters.shared + step.shared, bounds.low, bounds.high),
             best.parameters.local + step.local,
@@ -180,14 +180,24 @@ def fit_local(
 
 
 def damped_step(
-    normal: Normal, parameters: Parameters, bounds: Bounds, damping: Float[Array, ""]
+    normal: Normal,
+    parameters: Parameters,
+    bounds: Bounds,
+    damping: Float[Array, ""],
+    precision: Float[Array, "shared"],
 ) -> tuple[Parameters, Float[Array, ""]]:
-    """The Levenberg–Marquardt step within bounds, and the decrease of the cost that it predicts."""
+    """The Levenberg–Marquardt step within bounds, and the decrease of the cost that it predicts.
+
+    Arguments:
+        precision: of the priors of the shared parameters.
+    """
     # A parameter at an active bound is excluded from the step (projected Newton); the others move as if it
-    # were known.
+    # were known. So is one of which no residual depends, such as friction where all contacts stick: its prior
+    # would move it at once to where they slip.
     free = ~(
         ((parameters.shared <= bounds.low) & (normal.shared_gradient > 0))
         | ((parameters.shared >= bounds.high) & (normal.shared_gradient < 0))
+        | (jnp.diagonal(normal.shared) <= (1 + 1e-9) * precision)
     )
     reduced, gradient, solved, inverses = schur(normal, damping)
     reduced = jnp.where(free[:, None] & free[None, :], reduced, 0)

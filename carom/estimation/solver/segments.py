@@ -19,11 +19,17 @@ CERTAINTY = 10.0
 """Log-odds over the neighbouring step from which on an impact is confined to its own step."""
 
 
+NEAR, NO_IMPACT = 2, 2**30
+"""Steps from a detected impact within which an impact by the gap is taken for it; and the number of none."""
+
+
 class Segments(NamedTuple):
     """Data of all segments, stacked; shorter ones are padded with samples that are not `known`."""
 
     duration: Float[np.ndarray, "segments steps"]
     modes: Int[np.ndarray, "segments steps contacts"]
+    impact: Int[np.ndarray, "segments steps contacts"]
+    """Number within the segment of the impact of a contact that is next to a step, or `NO_IMPACT`."""
     observed: Float[np.ndarray, "segments samples 2 bodies dimension"]
     """Positions and velocities."""
     known: Bool[np.ndarray, "segments samples 2 bodies dimension"]
@@ -50,6 +56,8 @@ class Prescription(NamedTuple):
     latest: Float[np.ndarray, "steps contacts"]
     used: Bool[np.ndarray, "samples bodies"]
     """Samples that are neither masked nor outliers."""
+    impact: Bool[np.ndarray, "steps contacts"]
+    """The detected impacts."""
 
     def by_gap(self) -> "Prescription":
         """The same with all contacts determined by the gap."""
@@ -73,7 +81,7 @@ def prescribe(impacts: Sequence[Impacts]) -> list[Prescription]:
             for step in np.flatnonzero(found.chosen.any(axis=1)):
                 used[max(0, step + 1 - mask) : step + 1 + mask] = False
             earliest, latest = np.full_like(earliest, -1.0), np.full_like(latest, 2.0)
-        result.append(Prescription(modes, earliest, latest, used))
+        result.append(Prescription(modes, earliest, latest, used, found.chosen))
     return result
 
 
@@ -126,6 +134,7 @@ def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: 
     contacts = prescriptions[0].modes.shape[1]
     duration = np.full((count, length - 1), recording.step_size)
     modes = np.full((count, length - 1, contacts), EXCLUDED)
+    impact = np.full(modes.shape, NO_IMPACT)
     earliest, latest = np.full(modes.shape, -1.0), np.full(modes.shape, 2.0)
     observed = np.zeros((count, length, 2, bodies, dimension))
     known = np.zeros(observed.shape, bool)
@@ -134,11 +143,35 @@ def cut(recording: Recording, prescriptions: Sequence[Prescription], partition: 
         duration[row, : size - 1] = np.diff(run.time[start:end])
         for target, source in zip((modes, earliest, latest), prescriptions[index][:3], strict=True):
             target[row, : size - 1] = source[start : end - 1]
+        impact[row, : size - 1] = _nearest(prescriptions[index].impact[start : end - 1])
         values = channels(run.part(slice(start, end)))
         used = prescriptions[index].used[start:end]
         known[row, :size] = np.isfinite(values) & used[:, None, :, None]
         observed[row, :size] = np.where(np.isfinite(values), values, 0.0)
-    return Segments(duration, modes, observed, known, earliest, latest)
+    return Segments(duration, modes, impact, observed, known, earliest, latest)
+
+
+def _nearest(happens: Bool[np.ndarray, "steps contacts"]) -> Int[np.ndarray, "steps contacts"]:
+    """For every step and contact the number of the nearest impact of that contact, in the order of time."""
+    steps, contacts = np.nonzero(happens)
+    number = np.full(happens.shape, NO_IMPACT)
+    for contact in np.unique(contacts):
+        own = np.flatnonzero(contacts == contact)
+        away = np.abs(np.arange(len(happens))[:, None] - steps[own])
+        nearest = np.where(away.min(axis=1) <= NEAR, own[np.argmin(away, axis=1)], NO_IMPACT)
+        number[:, contact] = nearest
+    return number
+
+
+def impacts_of(
+    prescriptions: Sequence[Prescription], partition: Partition
+) -> list[list[tuple[int, int, int]]]:
+    """The impacts in every segment by run, step and contact, in the order of their numbers."""
+    rows = []
+    for run, start, size in zip(*(part.tolist() for part in partition[:3]), strict=True):
+        found = np.argwhere(prescriptions[run].impact[start : start + size - 1])
+        rows.append([(run, start + int(step), int(contact)) for step, contact in found])
+    return rows
 
 
 def first_states(

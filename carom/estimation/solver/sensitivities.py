@@ -33,6 +33,7 @@ def segment_motion(
     start: State,
     duration: Durations,
     modes: ModesOfSteps,
+    impact: ModesOfSteps,
     *,
     most: int | None = None,
 ) -> tuple[State, Instants]:
@@ -43,29 +44,38 @@ def segment_motion(
     Arguments:
         leaves: the fields that depend on free parameters, in the order of `layout.paths`.
         modes: of every contact in every step.
+        impact: which of the deviations of single impacts holds there.
         most: greatest number of prescribed contacts in a step, if every contact is prescribed or excluded.
             Such motions use plain forward mode: scenes with that many candidates share parameters between
             contacts, so the leaves have many more entries than there are free parameters.
     """
     if most is None:
-        return _by_sensitivities(layout, template, tuple(leaves), start, duration, modes)
-    return _motion(layout, template, tuple(leaves), start, duration, modes, most=most)
+        return _by_sensitivities(layout, template, tuple(leaves), start, duration, modes, impact)
+    return _motion(layout, template, tuple(leaves), start, duration, modes, impact, most=most)
 
 
 # A jitted function of its own is traced once, not once per surrounding transformation.
 @partial(jax.jit, static_argnames=("layout", "most"))
 @full_precision()
 def _motion(
-    layout: Layout, template: Mechanism, leaves: Leaves, start: State, duration, modes, *, most: int | None
+    layout: Layout,
+    template: Mechanism,
+    leaves: Leaves,
+    start: State,
+    duration,
+    modes,
+    impact,
+    *,
+    most: int | None,
 ) -> tuple[State, Instants]:
     mechanism = with_leaves(layout, template, leaves)
 
     def step(state, inputs):
-        length, modes = inputs
-        after, contact, instant = mechanism.move(state, length, modes, most=most)
+        length, modes, impact = inputs
+        after, contact, instant = mechanism.move(state, length, modes, impact=impact, most=most)
         return after, (mechanism.leave(state, after, contact), instant)
 
-    _, (rest, instants) = jax.lax.scan(step, mechanism.enter(start), (duration, modes))
+    _, (rest, instants) = jax.lax.scan(step, mechanism.enter(start), (duration, modes, impact))
     return prepend(start, rest), instants
 
 
@@ -77,16 +87,17 @@ def _by_sensitivities(
     start: State,
     duration: Durations,
     modes: ModesOfSteps,
+    impact: ModesOfSteps,
 ) -> tuple[State, Instants]:
-    return _motion(layout, template, leaves, start, duration, modes, most=None)
+    return _motion(layout, template, leaves, start, duration, modes, impact, most=None)
 
 
 @_by_sensitivities.defjvp
 def _jvp(layout: Layout, primals, tangents):
-    template, leaves, start, duration, modes = primals
-    _, leaf_tangents, start_tangent, _, _ = tangents
+    template, leaves, start, duration, modes, impact = primals
+    _, leaf_tangents, start_tangent, *_ = tangents
     direction = ravel_pytree((leaf_tangents, start_tangent))[0]
-    values, sensitivities = _sensitivities(layout, template, leaves, start, duration, modes)
+    values, sensitivities = _sensitivities(layout, template, leaves, start, duration, modes, impact)
     # `jacfwd` maps this over many directions: one matrix product for all steps and all directions.
     tangent = sensitivities @ direction
     contacts = modes.shape[1]
@@ -100,6 +111,7 @@ def _sensitivities(
     start: State,
     duration: Durations,
     modes: ModesOfSteps,
+    impact: ModesOfSteps,
 ) -> tuple[Float[Array, "steps values"], Float[Array, "steps values parameters"]]:
     """The outputs of `_linearised_step` for every step, and their derivatives by the leaves and the start."""
 
@@ -116,7 +128,7 @@ def _sensitivities(
         following = (derivative[:, entries:] @ sensitivity).at[:, :entries].add(derivative[:, :entries])
         return (values[:size], following[:size]), (values, following)
 
-    return jax.lax.scan(step, (first, first_sensitivity), (duration, modes))[1]
+    return jax.lax.scan(step, (first, first_sensitivity), (duration, modes, impact))[1]
 
 
 # A jitted function of its own is traced once, for segments of all lengths.
@@ -129,12 +141,15 @@ def _linearised_step(
     state: State,
     length: Scalar,
     modes: Int[Values, "contacts"],
+    impact: Int[Values, "contacts"],
 ) -> tuple[Float[Array, "values"], Float[Array, "values parameters"]]:
     """The state after a step, the instants of impacts and, if it differs, the sampled state; derivatives."""
 
     def step(leaves, state):
         mechanism = with_leaves(layout, template, leaves)
-        after, contact, instant = mechanism.move(state, length, jnp.asarray(modes))
+        after, contact, instant = mechanism.move(
+            state, length, jnp.asarray(modes), impact=jnp.asarray(impact)
+        )
         sampled = mechanism.leave(state, after, contact)
         return ravel_pytree((after, instant) if sampled is after else (after, instant, sampled))[0]
 

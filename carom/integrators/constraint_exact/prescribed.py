@@ -15,6 +15,9 @@ from carom.integrators.constraint_exact.contact_times import Paths, implicit_roo
 from carom.mechanics import Contacts, impact_impulse
 from carom.types import Coordinates, PerBody, PerContact, Scalar, State
 
+Kick = Callable[[PerContact], Float[Array, "contacts dimension"] | None]
+"""What impacts add to the relative velocities across their normals, from the rates of the gaps."""
+
 
 def prescribed_step(
     state: State,
@@ -26,6 +29,7 @@ def prescribed_step(
     happens: Bool[Array, "contacts"],
     restitution: Callable[[PerContact], PerContact],
     friction: PerContact | None = None,
+    kick: Kick | None = None,
     grazing_speed: Scalar = 1e-3,
 ) -> tuple[State, PerContact]:
     """Advance by one step with one impact of each prescribed contact, and no other.
@@ -38,6 +42,7 @@ def prescribed_step(
         happens: which of them have an impact in this step.
         restitution: gives e of these contacts from the rates of their gaps before the impact.
         friction: μ of these contacts; None for smooth surfaces.
+        kick: gives what impacts add to the relative velocities, from the same rates.
         grazing_speed: as for `constraint_exact_step`.
     """
     inverse = (1 / masses)[:, None]
@@ -61,7 +66,9 @@ def prescribed_step(
         duration = jnp.sum(jnp.where(struck, times, 0))
         state, acceleration = glide(state, acceleration, duration)
         remaining = remaining - duration
-        change = _impact(contacts, state, inverse, struck, restitution=restitution, friction=friction)
+        change = _impact(
+            contacts, state, inverse, struck, restitution=restitution, friction=friction, kick=kick
+        )
         state = State(state.position, state.velocity + change)
         instants = jnp.where(struck, 1 - remaining / step_size, instants)
         happens = happens & ~struck
@@ -97,16 +104,19 @@ def _impact(
     *,
     restitution: Callable[[PerContact], PerContact],
     friction: PerContact | None,
+    kick: Kick | None,
 ) -> Coordinates:
     """The change of all velocities by the impact of one contact."""
     signs = jnp.asarray(contacts.signs, state.position.dtype)
     normal = contacts.normal_of(contacts.relative(state.position))
     relative = contacts.relative(state.velocity)
+    rate = jnp.sum(normal * relative, axis=1)
     impulse = impact_impulse(
         normal,
         relative,
         (signs**2 @ inverse)[:, 0],
-        restitution=restitution(jnp.sum(normal * relative, axis=1)),
+        restitution=restitution(rate),
         friction=friction,
+        kick=None if kick is None else kick(rate),
     )
     return inverse * (signs.T @ jnp.where(struck[:, None], impulse, 0))

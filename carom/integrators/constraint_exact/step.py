@@ -28,7 +28,7 @@ from carom.integrators.constraint_exact.contact_times import (
     Modes,
     contact_times,
 )
-from carom.integrators.constraint_exact.prescribed import prescribed_step
+from carom.integrators.constraint_exact.prescribed import Kick, prescribed_step
 from carom.mechanics import (
     AbstractInertia,
     ContactGeometry,
@@ -73,6 +73,7 @@ class _Mechanics(NamedTuple):
     geometry: ContactGeometry
     restitution: RestitutionLaw
     friction: PerContact | None
+    kick: Kick | None
     grazing_speed: Scalar
     rest_speed: Scalar
 
@@ -105,6 +106,7 @@ def constraint_exact_step(
     geometry: ContactGeometry,
     restitution: PerContact | RestitutionLaw,
     friction: PerContact | None = None,
+    kick: Kick | None = None,
     max_impacts: int = MAX_IMPACTS,
     grazing_speed: Scalar = GRAZING,
     rest_speed: Scalar = REST,
@@ -116,6 +118,7 @@ def constraint_exact_step(
     Arguments:
         restitution: e of every contact, or a law that gives it from the rates of the gaps before the impact.
         friction: μ of every contact, for bodies with masses; None for smooth surfaces.
+        kick: gives what impacts add to the relative velocities, from the same rates.
         max_impacts: impacts resolved within one step. A bouncing ball with e < 1 has infinitely many in
             finite time (Zeno); it then comes to rest on the surface, and the report says `exhausted`.
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
@@ -136,7 +139,7 @@ def constraint_exact_step(
     law = restitution if callable(restitution) else lambda rate: restitution
     if friction is not None and not isinstance(inertia, Masses):
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
-    mechanics = _Mechanics(inertia, force, geometry, law, friction, grazing_speed, rest_speed)
+    mechanics = _Mechanics(inertia, force, geometry, law, friction, kick, grazing_speed, rest_speed)
     progress = _Progress(
         state,
         mechanics.acceleration(state.position),
@@ -223,6 +226,7 @@ def _advance_to_impact(
         jnp.diagonal(contact_compliance(inertia, jacobian)),
         restitution=jnp.where(plastic, 0, restitution),
         friction=mechanics.friction,
+        kick=None if mechanics.kick is None else mechanics.kick(rate),
     )
     # One contact at a time: simultaneous impacts follow each other at intervals of 0.
     velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
@@ -362,6 +366,7 @@ class ConstraintExact(AbstractStepper):
                 geometry=mechanism.geometry,
                 restitution=mechanism.restitution_at,
                 friction=mechanism.friction_coefficient(),
+                kick=mechanism.slip_kick,
                 max_impacts=self.max_impacts or min(len(state.position) + 1, MAX_IMPACTS),
                 grazing_speed=GRAZING * speed,
                 rest_speed=REST * speed,
@@ -382,10 +387,13 @@ class ConstraintExact(AbstractStepper):
         inertia, friction = mechanism.inertia(), mechanism.friction_coefficient()
         assert isinstance(inertia, Masses)
 
-        def restitution(rate: PerContact) -> PerContact:
+        def every(rate: PerContact) -> PerContact:
             # The other contacts need some rate at which the law is finite.
-            rates = jnp.full(modes.shape, -1.0, rate.dtype).at[chosen].set(rate)
-            return mechanism.restitution_at(rates)[chosen]
+            return jnp.full(modes.shape, -1.0, rate.dtype).at[chosen].set(rate)
+
+        def kick(rate: PerContact) -> Float[Array, "contacts dimension"] | None:
+            found = mechanism.slip_kick(every(rate))
+            return None if found is None else found[chosen]
 
         after, instants = prescribed_step(
             state,
@@ -394,8 +402,9 @@ class ConstraintExact(AbstractStepper):
             force=mechanism.conservative_force,
             contacts=mechanism.geometry.rows.take(chosen),
             happens=happens > 0,
-            restitution=restitution,
+            restitution=lambda rate: mechanism.restitution_at(every(rate))[chosen],
             friction=None if friction is None else friction[chosen],
+            kick=kick,
             grazing_speed=GRAZING * self._units(state.position.dtype)[1],
         )
         return after, jnp.full(modes.shape, 0.5, instants.dtype).at[chosen].set(instants)

@@ -1,6 +1,7 @@
 """Sensitivities of a segment's motion against plain differentiation and differences."""
 
 import itertools
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import carom
+from carom.contact_laws import ImpactDeviations
 from carom.estimation.parameters.free import FreeParameters, with_leaves
 from carom.estimation.solver.sensitivities import segment_motion
 from carom.forces import LinearDamping
@@ -26,14 +28,15 @@ SYSTEMS = {
 }
 
 
-def plain_motion(model: Mechanism, start: State, duration, modes):
+def plain_motion(model: Mechanism, start: State, duration, modes, impact):
     """The same motion, to be differentiated as it stands."""
 
     def step(state, inputs):
-        after, contact, instant = model.move(state, *inputs)
+        length, modes, impact = inputs
+        after, contact, instant = model.move(state, length, modes, impact=impact)
         return after, (model.leave(state, after, contact), instant)
 
-    _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, modes))
+    _, (rest, instants) = jax.lax.scan(step, model.enter(start), (duration, modes, impact))
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rest), instants
 
 
@@ -48,6 +51,8 @@ def setting(name: str, stepper: str, seed: int, hidden: int = 6, steps: int = 40
         stepper=scheme,
         forces=[LinearDamping(np.full(recording.bodies, 0.1))],
     )
+    deviations = ImpactDeviations(0.02 * np.arange(4.0), 0.01 * np.arange(4.0), None)
+    model = replace(model, deviations=deviations)
     (run,) = recording.runs
     start = State(jnp.asarray(run.position[0]), 0.3 + jnp.asarray(run.velocity[0]))
     if name == "ball":  # low and heavy enough for several impacts
@@ -57,9 +62,11 @@ def setting(name: str, stepper: str, seed: int, hidden: int = 6, steps: int = 40
         model = eqx.tree_at(lambda m: (m.forces[0].network.weight, m.forces[0].network.output), model, strong)
     duration = jnp.full((steps,), recording.step_size)
     modes = jnp.full((steps, len(model.geometry)), BY_GAP)
+    impact = jnp.minimum(jnp.arange(steps)[:, None] // 10, 3) * jnp.ones_like(modes)
     learn = ("surfaces", "restitution", "masses", "damping")
     layout = FreeParameters.of(model, learn).layout
-    return layout, model, start, duration, modes
+    assert layout.impacts == (4, 4)
+    return layout, model, start, duration, modes, impact
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def setting(name: str, stepper: str, seed: int, hidden: int = 6, steps: int = 40
 )
 def test_sensitivities_are_the_derivatives(name, stepper, hidden):
     with jax.enable_x64(True):
-        layout, model, start, duration, modes = setting(name, stepper, seed=3, hidden=hidden)
+        layout, model, start, *steps = setting(name, stepper, seed=3, hidden=hidden)
         leaves = tuple(jnp.asarray(leaf) for leaf in at(*layout.paths)(model))
         point, unravel = ravel_pytree((leaves, start))
 
@@ -84,11 +91,9 @@ def test_sensitivities_are_the_derivatives(name, stepper, hidden):
 
             return value(point), jax.jit(jax.jacfwd(value))(point)
 
-        value, derivative = by(
-            lambda leaves, start: segment_motion(layout, model, leaves, start, duration, modes)
-        )
+        value, derivative = by(lambda leaves, start: segment_motion(layout, model, leaves, start, *steps))
         expected, differentiated = by(
-            lambda leaves, start: plain_motion(with_leaves(layout, model, leaves), start, duration, modes)
+            lambda leaves, start: plain_motion(with_leaves(layout, model, leaves), start, *steps)
         )
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
         scale = np.abs(differentiated).max()
@@ -100,7 +105,7 @@ def test_sensitivities_are_the_derivatives(name, stepper, hidden):
 def test_the_segment_has_impacts():
     """Without them the test above would say little."""
     with jax.enable_x64(True):
-        layout, model, start, duration, modes = setting("ball", "constraint_exact", seed=3)
+        layout, model, start, *steps = setting("ball", "constraint_exact", seed=3)
         leaves = tuple(jnp.asarray(leaf) for leaf in at(*layout.paths)(model))
-        states, _ = segment_motion(layout, model, leaves, start, duration, modes)
+        states, _ = segment_motion(layout, model, leaves, start, *steps)
         assert (np.diff(np.sign(states.velocity[:, 0, 0])) > 0).sum() >= 2
