@@ -135,10 +135,9 @@ def fit_carom(task: Task) -> Outcome:
     """Carom's own recipe, as the command that `carom init` prints runs it."""
     settings = carom.Settings(learn=("auto",))
     fit = carom.fit(task.train, settings=settings, seed=task.seed)
-    forecasts = [
-        forecast_held_out(fit.model, part, samples=fit.samples, noise=fit.noise, seed=task.seed)
-        for part in task.held_out
-    ]
+    forecasts = forecast_held_out(
+        fit.model, task.held_out, samples=fit.samples, noise=fit.noise, seed=task.seed
+    )
     parameters: dict[str, Interval] = {}
     counts: dict[str, int] = dict.fromkeys(("surfaces", "gravity", "restitution", "friction"), 0)
     for one in fit.parameters:

@@ -2,7 +2,7 @@
 
 from carom.estimation.detection.touch_sensor import Touch, TouchSensor
 from carom.estimation.detection.trimming import around_impact
-from carom.estimation.forecast import BandedForecast, forecast_after, forecast_from
+from carom.estimation.forecast import BandedForecast, forecast_after, forecast_from, forecast_runs
 from carom.estimation.parameters.report import Parameter
 from carom.estimation.result import Fit
 from carom.estimation.settings import Settings
@@ -20,4 +20,5 @@ __all__ = [
     "fit_recordings",
     "forecast_after",
     "forecast_from",
+    "forecast_runs",
 ]

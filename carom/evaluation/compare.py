@@ -99,7 +99,7 @@ def rank_models(
         if fit.failed:
             found.append(Ranked(name, None, seconds=fit.seconds, reason="The fit failed."))
             continue
-        parts = tuple(forecast_held_out(fit.model, part, noise=noise, seed=seed) for part in split.held_out)
+        parts = forecast_held_out(fit.model, split.held_out, noise=noise, seed=seed)
         errors = tuple(held_out_error((part,)) for part in parts)
         error = held_out_error(parts)
         if not np.isfinite(error):

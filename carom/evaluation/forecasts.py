@@ -1,6 +1,6 @@
 """Forecasts of a fit: of what was held out of it, with their errors, and of what nobody has measured yet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from jaxtyping import Float
 from carom.data import HeldOut, Recording, Run, read_described, read_recording
 from carom.data.io.columns import standard_columns
 from carom.errors import InputError
-from carom.estimation import BandedForecast, forecast_after, forecast_from
+from carom.estimation import BandedForecast, forecast_from, forecast_runs
 from carom.models import AbstractModel
 from carom.models.base import HasSurfaces
 from carom.types import State
@@ -62,33 +62,41 @@ class HeldOutForecast(NamedTuple):
 
 def forecast_held_out(
     model: AbstractModel,
-    part: HeldOut,
+    parts: Sequence[HeldOut],
     *,
     samples: AbstractModel | None = None,
     noise: tuple[float, float] | None = None,
     seed: int = 0,
-) -> HeldOutForecast:
-    """Forecast a held-out stretch from the end of its history.
+    progress: Callable[[float], None] | None = None,
+) -> tuple[HeldOutForecast, ...]:
+    """Forecast held-out stretches from the ends of their histories, at the instants of their samples.
 
     Arguments:
         model: the fitted model.
-        part: the stretch and its history.
-        samples, noise, seed: as in `carom.estimation.forecast_after`.
+        parts: the stretches and their histories.
+        samples, noise, seed, progress: as in `carom.estimation.forecast_runs`.
     """
-    begin, future = float(part.history.time[-1]), part.future
-    # The model steps evenly, the samples need not: it goes beyond the last one and is interpolated.
-    steps = max(1, int(np.ceil((future.time[-1] - begin) / model.step_size - 1e-6)))
-    ahead = forecast_after(model, part.history, steps, samples=samples, noise=noise, seed=seed)
-    grid = begin + np.arange(steps + 1) * model.step_size
+    found = forecast_runs(
+        model,
+        [part.history for part in parts],
+        [part.future.time for part in parts],
+        samples=samples,
+        noise=noise,
+        seed=seed,
+        progress=progress,
+    )
     sigma = float("nan") if noise is None else noise[0]
-
-    def at_samples(values: np.ndarray) -> np.ndarray:
-        flat = values.reshape(len(values), -1)
-        columns = [np.interp(future.time, grid, column) for column in flat.T]
-        return np.stack(columns, axis=1).reshape(future.position.shape)
-
-    low, high = (None if edge is None else at_samples(edge[0]) for edge in (ahead.low, ahead.high))
-    return HeldOutForecast(part, at_samples(ahead.position), low, high, sigma, ahead.members)
+    return tuple(
+        HeldOutForecast(
+            part,
+            one.position,
+            None if one.low is None else one.low[0],
+            None if one.high is None else one.high[0],
+            sigma,
+            one.members,
+        )
+        for part, one in zip(parts, found, strict=True)
+    )
 
 
 def score_held_out(
@@ -98,7 +106,7 @@ def score_held_out(
     noise: tuple[float, float] | None = None,
 ) -> float:
     """The error of the forecasts of all held-out stretches."""
-    return held_out_error(tuple(forecast_held_out(model, part, noise=noise) for part in parts))
+    return held_out_error(forecast_held_out(model, parts, noise=noise))
 
 
 def held_out_error(forecasts: tuple[HeldOutForecast, ...]) -> float:
@@ -148,6 +156,7 @@ def forecast_ends(
     posterior: AbstractModel | None = None,
     noise: tuple[float, float] | None = None,
     seed: int = 0,
+    progress: Callable[[float], None] | None = None,
 ) -> Forecasts:
     """Forecast from the end of every run of a recording, whose last states are uncertain.
 
@@ -158,11 +167,20 @@ def forecast_ends(
         posterior: posterior samples of the model.
         noise: standard deviations of positions and velocities, estimated from the recording by default.
         seed: of the samples of last states.
+        progress: called with the share that is done.
     """
-    ahead = [
-        forecast_after(model, run, steps, samples=posterior, noise=noise, seed=seed) for run in recording.runs
-    ]
-    return _together(model, ahead, [float(run.time[-1]) for run in recording.runs], recording.labels)
+    grid = float(model.step_size) * np.arange(steps + 1)
+    ends = [float(run.time[-1]) for run in recording.runs]
+    ahead = forecast_runs(
+        model,
+        recording.runs,
+        [end + grid for end in ends],
+        samples=posterior,
+        noise=noise,
+        seed=seed,
+        progress=progress,
+    )
+    return _together(model, ahead, ends, recording.labels)
 
 
 def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recording:

@@ -118,6 +118,7 @@ def holding_forces(
     closed: Bool[Array, "contacts"],
     rest_speed: Scalar,
     sweeps: int = 1000,
+    differentiable: bool = True,
 ) -> Vectors:
     """Contact forces ρ at closed contacts: repulsive normal forces, and friction within μ times them.
 
@@ -135,6 +136,7 @@ def holding_forces(
         closed: which contacts are closed.
         rest_speed: slip below which a contact sticks, or starts to slide.
         sweeps: upper bound on their number.
+        differentiable: whether to follow up with the linear solve.
     """
     count, dimension = slip.shape
     unit = jnp.eye(count * dimension, dtype=free.dtype)
@@ -142,7 +144,8 @@ def holding_forces(
     slides = closed & (speed > rest_speed)
     direction = slip / jnp.where(slides, speed, 1)[:, None]
     swept = _swept_forces(*lax.stop_gradient((contacts, free, direction)), closed, slides, sweeps)
-
+    if not differentiable:
+        return swept
     normal, across = contacts.normal, lax.stop_gradient(contacts.across(swept))
     pushing = contacts.along(swept) > 0
     limit = contacts.coefficient * contacts.along(swept)

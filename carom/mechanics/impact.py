@@ -15,6 +15,8 @@ from carom.types import Coordinates, Jacobian, PerContact
 
 Compliance = Float[Array, "contacts contacts"]
 Touching = Bool[Array, "contacts"]
+MANY_SWEEPS = 1000
+"""As many as the slowest piles of bodies need, in place of a linear solve."""
 
 
 def impact_impulse(
@@ -161,12 +163,14 @@ def complementary_impulse(
     touching: Touching,
     sweeps: int,
     capacity: int | None = None,
+    differentiable: bool = True,
 ) -> tuple[PerContact, Bool[Array, ""]]:
     """0 ≤ λ ⟂ smooth_rate + S λ − target ≥ 0 over the touching contacts, and whether it was solved.
 
     Projected Gauss–Seidel from `start` determines which contacts push. It converges slowly if contacts are
     strongly coupled, so their λ then follow from one linear solve, if that solves the problem. `capacity` is
-    an upper bound on simultaneous contacts, which allows a smaller system.
+    an upper bound on simultaneous contacts, which allows a smaller system. Without derivatives, many sweeps
+    take the place of the solve.
     """
     contacts, missing = len(target), target - smooth_rate
     if contacts == 0:
@@ -175,17 +179,27 @@ def complementary_impulse(
         # Uncoupled contacts are solved independently.
         return jnp.where(touching, jnp.maximum(missing / jnp.diagonal(compliance), 0), 0), jnp.ones((), bool)
     if capacity is None or capacity >= contacts:
-        return _complementary(compliance, missing, start, touching, sweeps)
+        return _complementary(compliance, missing, start, touching, sweeps, differentiable)
     # Shapes are static, so touching contacts are gathered into a system of fixed size.
     chosen = lax.top_k(touching.astype(int), capacity)[1]
     impulse, solved = _complementary(
-        compliance[chosen][:, chosen], missing[chosen], start[chosen], touching[chosen], sweeps
+        compliance[chosen][:, chosen],
+        missing[chosen],
+        start[chosen],
+        touching[chosen],
+        sweeps,
+        differentiable,
     )
     return jnp.zeros_like(start).at[chosen].set(impulse), solved & (jnp.sum(touching) <= capacity)
 
 
 def _complementary(
-    compliance: Compliance, missing: PerContact, start: PerContact, touching: Touching, sweeps: int
+    compliance: Compliance,
+    missing: PerContact,
+    start: PerContact,
+    touching: Touching,
+    sweeps: int,
+    differentiable: bool,
 ) -> tuple[PerContact, Bool[Array, ""]]:
     """0 ≤ λ ⟂ S λ − missing ≥ 0 over the touching contacts."""
     S, lacking, begin = lax.stop_gradient((compliance, missing, jnp.where(touching, start, 0)))
@@ -201,7 +215,10 @@ def _complementary(
         return jnp.all(~touching | holds)
 
     rounding = float(jnp.finfo(S.dtype).eps)
-    swept = gauss_seidel(visit, begin, touching, sweeps=sweeps, tolerance=rounding)
+    most = sweeps if differentiable else MANY_SWEEPS
+    swept = gauss_seidel(visit, begin, touching, sweeps=most, tolerance=rounding)
+    if not differentiable:
+        return swept, solves(swept)
     pushing = swept > 0
     identity = jnp.eye(len(missing), dtype=compliance.dtype)
     block = jnp.where(jnp.outer(pushing, pushing), compliance, identity)

@@ -163,10 +163,8 @@ class Findings:
     @cached_property
     def forecasts(self) -> tuple[HeldOutForecast, ...]:
         """Of all that was held out."""
-        return tuple(
-            forecast_held_out(self.model, part, samples=self.posterior, noise=self.noise)
-            for part in self.fit.split.held_out
-        )
+        parts = self.fit.split.held_out
+        return forecast_held_out(self.model, parts, samples=self.posterior, noise=self.noise) if parts else ()
 
     @property
     def error(self) -> float | None:

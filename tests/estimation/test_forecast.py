@@ -5,12 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from carom.estimation.last_state import final_window, last_state
 
 import carom
 from carom.data import Run, hold_out
 from carom.errors import InputError
 from carom.estimation import fit_recordings, forecast_after, forecast_from
-from carom.estimation.last_state import final_window, last_state
 from carom.estimation.uncertainty.laplace import SAMPLES
 from carom.evaluation import forecast_held_out
 from carom.fits.model_file import load_posterior, save_posterior

@@ -41,7 +41,7 @@ def test_a_ball_that_falls_needs_gravity_and_no_potential(ball):
 def test_what_is_named_beside_auto_is_kept(ball):
     named = carom.Settings(learn=("auto", "restitution-speed", "surfaces-per-run"), potential="joint")
     chosen = choose_terms(ball, named)
-    assert set(chosen.learn) == {"restitution-speed", "surfaces-per-run"}
+    assert set(chosen.learn) == {"restitution-speed", "surfaces-per-run", "scatter"}
     assert chosen.potential == "joint"
     with pytest.raises(SettingsError, match="exclude each other"):
         carom.Settings(learn=("restitution-linear", "restitution-speed"))
@@ -85,7 +85,7 @@ def test_markers_that_are_glued_on_anew_are_seen():
 
 def test_a_fit_learns_what_was_chosen(ball):
     fit = carom.fit(ball, settings=AUTO)
-    assert set(fit.settings.learn) == {"restitution", "surfaces", "gravity"}
+    assert set(fit.settings.learn) == {"restitution", "scatter", "surfaces", "gravity"}
     found = {parameter.key: parameter for parameter in fit.parameters}
     for key, truth in (("gravity", -9.81), ("restitution", 0.8), ("surfaces", 0.0)):
         assert abs(found[key].value - truth) < 4 * found[key].standard_error

@@ -250,7 +250,7 @@ def test_a_rollout_with_its_own_contacts_is_the_forecast(scene, scheme):
         {
             "stepper": CDLagrange.for_scene(BOX, detection="departure"),
             "restitution": SpeedDependentRestitution(
-                np.full((BOX.contacts, 3), 0.1), np.tile([0.2, 1.0], (BOX.contacts, 1))
+                np.full((BOX.contacts, 2), 0.1), np.tile([0.2, 1.0], (BOX.contacts, 1))
             ),
             "friction": CoulombFriction.for_scene(BOX),
         },
@@ -278,7 +278,7 @@ def test_saved_and_loaded(parts, tmp_path):
 
 def test_files_without_a_range_of_speeds_have_no_limits(tmp_path):
     """As versions up to 0.11 wrote them."""
-    path, terms = tmp_path / "model.safetensors", jnp.full((BOX.contacts, 3), 0.1)
+    path, terms = tmp_path / "model.safetensors", jnp.full((BOX.contacts, 2), 0.1)
     model = _network(BOX, restitution=SpeedDependentRestitution(terms, jnp.ones((BOX.contacts, 2))))
     save_model(jax.tree.map(lambda x: jnp.asarray(x) if eqx.is_inexact_array(x) else x, model), path)
     header, tensors = read_tensors(path, kind="model")

@@ -76,6 +76,7 @@ class _Mechanics(NamedTuple):
     kick: Kick | None
     grazing_speed: Scalar
     rest_speed: Scalar
+    differentiable: bool
 
     def acceleration(self, position: Coordinates) -> Coordinates:
         """M⁻¹F, the acceleration without contact forces."""
@@ -85,6 +86,14 @@ class _Mechanics(NamedTuple):
         """The contacts in vector form; only valid with friction."""
         assert self.friction is not None
         return frictional(jacobian, self.inertia, self.geometry.signs, friction=self.friction)
+
+
+class Limits(NamedTuple):
+    """What is slow or closed, in the units of a motion."""
+
+    grazing_speed: Scalar
+    rest_speed: Scalar
+    extent: Scalar
 
 
 class _Progress(NamedTuple):
@@ -112,6 +121,7 @@ def constraint_exact_step(
     rest_speed: Scalar = REST,
     extent: Scalar = 1.0,
     modes: Modes | None = None,
+    differentiable: bool = True,
 ) -> tuple[State, ImpactReport]:
     """Advance a state on the sample grid by one step, with impacts at their exact times.
 
@@ -126,20 +136,22 @@ def constraint_exact_step(
             into a contact that counts as touching (two balls that hang side by side do not touch).
         extent: of the motion; a gap below the rounding of such a length is closed.
         modes: which contacts are prescribed or excluded; by default all are determined by the gap.
+        differentiable: whether derivatives are right at contacts that last, which takes linear solves.
     """
     none = jnp.zeros((len(geometry),), bool)
     no = jnp.zeros((), bool)
     gap, jacobian = geometry.gap(state.position), geometry.jacobian(state.position)
     rate = contact_rate(jacobian, state.velocity)
     # A body that is at rest on a surface at the beginning of the step stays in contact.
-    resting = (jnp.abs(gap) <= _gap_tolerance(state, extent)) & (jnp.abs(rate) <= rest_speed)
+    resting = (jnp.abs(gap) <= gap_tolerance(state, extent)) & (jnp.abs(rate) <= rest_speed)
     if modes is None:
         modes = jnp.zeros(none.shape, int)
     resting = resting & (modes == BY_GAP)
     law = restitution if callable(restitution) else lambda rate: restitution
     if friction is not None and not isinstance(inertia, Masses):
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
-    mechanics = _Mechanics(inertia, force, geometry, law, friction, kick, grazing_speed, rest_speed)
+    limits = (grazing_speed, rest_speed, differentiable)
+    mechanics = _Mechanics(inertia, force, geometry, law, friction, kick, *limits)
     progress = _Progress(
         state,
         mechanics.acceleration(state.position),
@@ -159,7 +171,7 @@ def constraint_exact_step(
     return _finish_at_rest(mechanics, progress)
 
 
-def _gap_tolerance(state: State, extent: Scalar) -> Float[Array, ""]:
+def gap_tolerance(state: State, extent: Scalar) -> Float[Array, ""]:
     return 64 * jnp.finfo(state.position.dtype).eps * (extent + jnp.max(jnp.abs(state.position)))
 
 
@@ -269,7 +281,14 @@ def _held_acceleration(
         contacts = mechanics.rough(jacobian)
         relative = contacts.relative(acceleration)
         slip = contacts.across(contacts.relative(velocity))
-        force = holding_forces(contacts, relative, slip, closed=resting, rest_speed=mechanics.rest_speed)
+        force = holding_forces(
+            contacts,
+            relative,
+            slip,
+            closed=resting,
+            rest_speed=mechanics.rest_speed,
+            differentiable=mechanics.differentiable,
+        )
         held = contacts.along(relative + contacts.mobility @ force)
         gap_acceleration = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
         return acceleration + mechanics.inertia.solve(contacts.momentum(force)), gap_acceleration
@@ -296,6 +315,7 @@ def _stopping_impulses(
         sweeps=2 * len(geometry) if geometry.coupled else 1,
         # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
         capacity=(2 * geometry.dimension - 1) * geometry.bodies + 1,
+        differentiable=mechanics.differentiable,
     )[0]
 
 
@@ -338,10 +358,14 @@ class ConstraintExact(AbstractStepper):
         """The same for motions of this length and duration."""
         return ConstraintExact(self.max_impacts, np.asarray(length), np.asarray(length / time))
 
-    def _units(self, dtype) -> tuple[Scalar, Scalar]:
-        """Length and speed, which no derivative moves."""
-        extent, speed = (jnp.asarray(part, dtype) for part in (self.length, self.speed))
-        return lax.stop_gradient(extent), lax.stop_gradient(speed)
+    def limits(self, dtype) -> Limits:
+        """In the units of the motion; no derivative moves them."""
+        extent, speed = (lax.stop_gradient(jnp.asarray(part, dtype)) for part in (self.length, self.speed))
+        return Limits(GRAZING * speed, REST * speed, extent)
+
+    def most_impacts(self, bodies: int) -> int:
+        """Within one step."""
+        return self.max_impacts or min(bodies + 1, MAX_IMPACTS)
 
     def stated(self) -> dict[str, Any]:
         return {}
@@ -356,28 +380,41 @@ class ConstraintExact(AbstractStepper):
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
     ) -> Stepped:
         started = State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
-        extent, speed = self._units(state.position.dtype)
         if most is None:
-            after, report = constraint_exact_step(
-                started,
-                step_size,
-                inertia=mechanism.inertia(),
-                force=mechanism.conservative_force,
-                geometry=mechanism.geometry,
-                restitution=mechanism.restitution_at,
-                friction=mechanism.friction_coefficient(),
-                kick=mechanism.slip_kick,
-                max_impacts=self.max_impacts or min(len(state.position) + 1, MAX_IMPACTS),
-                grazing_speed=GRAZING * speed,
-                rest_speed=REST * speed,
-                extent=extent,
-                modes=modes,
-            )
+            after, report = self.conservative_step(mechanism, started, step_size, modes)
             contact, instant = report.contact, report.instant
         else:
             after, instant = self._prescribed(mechanism, started, step_size, modes, most)
             contact = modes == PRESCRIBED
         return State(after.position, mechanism.dissipate(after.velocity, 0.5 * step_size)), contact, instant
+
+    def conservative_step(
+        self,
+        mechanism: Mechanical,
+        state: State,
+        step_size: Scalar,
+        modes: Modes,
+        *,
+        differentiable: bool = True,
+    ) -> tuple[State, ImpactReport]:
+        """A step without the forces that depend on the velocity."""
+        limits = self.limits(state.position.dtype)
+        return constraint_exact_step(
+            state,
+            step_size,
+            inertia=mechanism.inertia(),
+            force=mechanism.conservative_force,
+            geometry=mechanism.geometry,
+            restitution=mechanism.restitution_at,
+            friction=mechanism.friction_coefficient(),
+            kick=mechanism.slip_kick,
+            max_impacts=self.most_impacts(len(state.position)),
+            grazing_speed=limits.grazing_speed,
+            rest_speed=limits.rest_speed,
+            extent=limits.extent,
+            modes=modes,
+            differentiable=differentiable,
+        )
 
     def _prescribed(
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, most: int
@@ -387,11 +424,11 @@ class ConstraintExact(AbstractStepper):
         inertia, friction = mechanism.inertia(), mechanism.friction_coefficient()
         assert isinstance(inertia, Masses)
 
-        def every(rate: PerContact) -> PerContact:
+        def every(rate: Float[Array, "chosen"]) -> PerContact:
             # The other contacts need some rate at which the law is finite.
             return jnp.full(modes.shape, -1.0, rate.dtype).at[chosen].set(rate)
 
-        def kick(rate: PerContact) -> Float[Array, "contacts dimension"] | None:
+        def kick(rate: Float[Array, "chosen"]) -> Float[Array, "chosen dimension"] | None:
             found = mechanism.slip_kick(every(rate))
             return None if found is None else found[chosen]
 
@@ -405,6 +442,6 @@ class ConstraintExact(AbstractStepper):
             restitution=lambda rate: mechanism.restitution_at(every(rate))[chosen],
             friction=None if friction is None else friction[chosen],
             kick=kick,
-            grazing_speed=GRAZING * self._units(state.position.dtype)[1],
+            grazing_speed=self.limits(state.position.dtype).grazing_speed,
         )
         return after, jnp.full(modes.shape, 0.5, instants.dtype).at[chosen].set(instants)

@@ -1,0 +1,1 @@
+"""Last states of recorded motions, and motions from them."""

@@ -1,0 +1,173 @@
+"""Constraint-exact steps of many motions at once, without derivatives.
+
+In most steps nothing is at rest, and then the path is made of parabolas and single impacts: no system of
+contact forces is to be solved. Such steps are cheap; where some motion of the batch needs more, the whole
+step of `constraint_exact_step` follows, without the linear solves that only derivatives need.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from carom.integrators.base import Mechanical
+from carom.integrators.constraint_exact.contact_times import BY_GAP, Modes, contact_times
+from carom.integrators.constraint_exact.step import ConstraintExact, gap_tolerance
+from carom.mechanics import contact_compliance, contact_rate, impact_impulse
+from carom.types import Coordinates, Scalar, State
+
+FEW = 64
+"""Motions whose whole steps are computed together."""
+
+
+class _Flight(NamedTuple):
+    state: State
+    acceleration: Coordinates
+    remaining: Float[Array, ""]
+    contact: Bool[Array, "contacts"]
+    impacts: Int[Array, ""]
+    rests: Bool[Array, ""]
+
+
+def rebounds(
+    stepper: ConstraintExact, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes
+) -> tuple[State, Bool[Array, "contacts"], Bool[Array, ""]]:
+    """A step in which nothing comes to rest: the state after it, its contacts, and whether it is that."""
+    geometry, inertia, friction = mechanism.geometry, mechanism.inertia(), mechanism.friction_coefficient()
+    limits = stepper.limits(state.position.dtype)
+    most = stepper.most_impacts(len(state.position))
+    none = jnp.zeros((len(geometry),), bool)
+
+    def acceleration(position: Coordinates) -> Coordinates:
+        return inertia.solve(mechanism.conservative_force(position))
+
+    def unfinished(flight: _Flight) -> Bool[Array, ""]:
+        return (flight.remaining != 0) & ~flight.rests & (flight.impacts <= most)
+
+    def advance(flight: _Flight) -> _Flight:
+        position, velocity = flight.state.position, flight.state.velocity
+        times, _ = contact_times(
+            geometry,
+            flight.state,
+            flight.acceleration,
+            flight.remaining,
+            none,
+            modes,
+            step_size,
+            limits.grazing_speed,
+        )
+        first = jnp.min(times, initial=jnp.inf)
+        due = first < jnp.inf
+        duration = jnp.where(due, first, flight.remaining)
+        position = position + duration * velocity + 0.5 * duration**2 * flight.acceleration
+        arrived = acceleration(position)
+        velocity = velocity + 0.5 * duration * (flight.acceleration + arrived)
+        struck = due & (times == first) & (jnp.cumsum(times == first) == 1)
+        jacobian, rows = geometry.jacobian(position), geometry.rows
+        rate = contact_rate(jacobian, velocity)
+        restitution = mechanism.restitution_at(rate)
+        impulse = impact_impulse(
+            rows.normal_of(rows.relative(position)),
+            rows.relative(velocity),
+            jnp.diagonal(contact_compliance(inertia, jacobian)),
+            restitution=restitution,
+            friction=friction,
+        )
+        change = inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
+        return _Flight(
+            State(position, velocity + change),
+            arrived,
+            flight.remaining - duration,
+            flight.contact | struck,
+            flight.impacts + due,
+            jnp.any(struck & (-restitution * rate <= limits.rest_speed)),
+        )
+
+    gap, rate = geometry.gap(state.position), contact_rate(geometry.jacobian(state.position), state.velocity)
+    still = (
+        (jnp.abs(gap) <= gap_tolerance(state, limits.extent))
+        & (jnp.abs(rate) <= limits.rest_speed)
+        & (modes == BY_GAP)
+    )
+    remaining = jnp.asarray(step_size, state.position.dtype)
+    began = _Flight(
+        state,
+        acceleration(state.position),
+        remaining,
+        none,
+        jnp.zeros((), int),
+        jnp.any(still) & (remaining != 0),
+    )
+    flight = lax.while_loop(unfinished, advance, began)
+    return flight.state, flight.contact, flight.remaining == 0
+
+
+def step_many(
+    mechanisms: Mechanical,
+    states: State,
+    step_size: Float[Array, "motions"],
+    modes: Modes,
+    settled: Bool[Array, "motions contacts"],
+) -> tuple[State, Bool[Array, "motions contacts"], Bool[Array, "motions contacts"]]:
+    """One step of every motion, each of its own mechanism and duration.
+
+    Returns the states, the contacts of that step, and the contacts of motions that have settled.
+
+    Arguments:
+        mechanisms: of one structure and with a constraint-exact stepper, their arrays stacked.
+        states: stacked.
+        step_size: of every motion; 0 for those that stay.
+        modes: of the contacts of every motion, by gap or excluded.
+        settled: contacts of the motions that are known to rest; none for others.
+    """
+
+    def quick(mechanism, state, step_size, modes):
+        started = State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
+        after, contact, done = rebounds(mechanism.stepper, mechanism, started, step_size, modes)
+        return started, after, contact, done
+
+    def whole(mechanism, state, step_size, modes):
+        after, report = mechanism.stepper.conservative_step(
+            mechanism, state, step_size, modes, differentiable=False
+        )
+        limits = mechanism.stepper.limits(state.position.dtype)
+        moved = jnp.max(jnp.abs(after.position - state.position)) > gap_tolerance(state, limits.extent)
+        rests = ~moved & (jnp.max(jnp.abs(after.velocity)) <= limits.rest_speed)
+        return after, report.contact, rests & report.contact
+
+    def finish(mechanism, state, step_size):
+        return State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
+
+    over = (eqx.if_array(0), 0, 0, 0)
+    started, after, contact, done = eqx.filter_vmap(quick, in_axes=over)(mechanisms, states, step_size, modes)
+    rests = jnp.any(settled, axis=1)
+    contact = jnp.where(rests[:, None], settled, contact)
+
+    def whole_steps(carry):
+        """Those of a few motions that need them."""
+        *found, done = carry
+        rows = lax.top_k((~done).astype(int), min(FEW, len(done)))[1]
+
+        def pick(part):
+            return part[rows] if eqx.is_array(part) else part
+
+        chosen = jax.tree.map(pick, (mechanisms, started, step_size, modes))
+        new = eqx.filter_vmap(whole, in_axes=over)(*chosen)
+        found = jax.tree.map(
+            # Motions that are done fill the number up.
+            lambda x, y: x.at[rows].set(jnp.where(done[rows].reshape(-1, *[1] * (x.ndim - 1)), x[rows], y)),
+            tuple(found),
+            new,
+        )
+        return *found, done.at[rows].set(True)
+
+    began = after, contact, settled, done | rests
+    after, contact, settled, _ = lax.while_loop(lambda carry: ~jnp.all(carry[-1]), whole_steps, began)
+    return (
+        eqx.filter_vmap(finish, in_axes=(eqx.if_array(0), 0, 0))(mechanisms, after, step_size),
+        contact,
+        settled,
+    )
