@@ -37,10 +37,9 @@ def reproduce(
 
     The first name is the subject: paper (the default: all its figures and tables, beside its numbers), recipe
     (states, contacts and parameters of the same systems estimated together, without touch too), grid (the
-    ball over noise, bounces and touch, with the paper's models and the oracle), classifier (the paper's
-    contact classifier against a learned gap), bodies (many bodies in one to three dimensions) or measured
-    (measured recordings). Further names restrict paper, recipe and grid. The same command continues a killed
-    run.
+    ball over noise, bounces and touch, with the paper's models and the oracle), bodies (many bodies in one to
+    three dimensions) or measured (measured recordings). Further names restrict paper, recipe and grid. The
+    same command continues a killed run.
 
     Args:
         names: A subject, then experiments by the beginning of their names (pendulum, ball, cradle, …), or

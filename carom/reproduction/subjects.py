@@ -24,10 +24,9 @@ from carom.reproduction.paper.figures import write_figures
 from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan
 from carom.reproduction.paper.tables import fits_of, overview_table
-from carom.reproduction.recipe.classifier import classifier_tasks
 from carom.reproduction.recipe.configuration import plan_grid
 from carom.reproduction.recipe.run import experiment_tasks, grid_tasks
-from carom.reproduction.recipe.tables import classifier_table, errors_table, grid_table, write_grid_figure
+from carom.reproduction.recipe.tables import errors_table, grid_table, write_grid_figure
 from carom.storage.atomic import locked, make_folder, remove_leftovers
 
 FIGURES = "figures"
@@ -174,9 +173,6 @@ SUBJECTS: dict[str, Subject] = {
         lambda results, request, folder, out, executor: write_grid_figure(results.rows, out / FIGURES),
         named=True,
         options=("--quick",),
-    ),
-    "classifier": Subject(
-        "classifier.json", lambda request, folder: classifier_tasks(request.seeds, folder), classifier_table
     ),
     "bodies": Subject(
         "bodies.json",

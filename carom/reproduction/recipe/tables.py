@@ -1,4 +1,4 @@
-"""The tables of `results/learning.json`, `grid.json` and `classifier.json`, and the heat maps of the grid."""
+"""The tables of `results/learning.json` and `grid.json`, and the heat maps of the grid."""
 
 import math
 from collections.abc import Callable
@@ -17,13 +17,7 @@ from carom.digits import MISSING, number, signed
 from carom.evaluation.results import wide
 from carom.evaluation.tables import Cell, Table, arrange, cell, tabulate, where
 from carom.plotting.style import figure_style, save_figure
-from carom.reproduction.recipe.configuration import (
-    CLASSIFIER_BOUNCES,
-    EXPERIMENTS,
-    FORECAST_STEPS,
-    HEIGHTS,
-    LEARNERS,
-)
+from carom.reproduction.recipe.configuration import EXPERIMENTS, FORECAST_STEPS, LEARNERS
 
 _LABELS = {"experiment": {name: one.title for name, one in EXPERIMENTS.items()}}
 _OURS, _ORACLE, _FLOOR = "carom", "oracle", "oracle, floor estimated"
@@ -115,34 +109,6 @@ def bent_table(rows: pl.DataFrame) -> Table:
         lines.append((title, *("diverged" if math.isinf(x) else f"{100 * x:.1f} %" for x in found)))
     caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
     return Table(caption, ("error", "median seed", "best seed", "worst seed"), tuple(lines))
-
-
-def classifier_table(rows: pl.DataFrame) -> Table:
-    """Impacts, starts on time and errors, contacts decided by the gap or by the classifier."""
-    fits = arrange(
-        wide(rows),
-        truth=("exact", "scheme"),
-        heights=HEIGHTS,
-        bounces=CLASSIFIER_BOUNCES,
-        model=("gap", "classifier"),
-    )
-    return tabulate(
-        fits,
-        {"truth": "truth", "heights": "starts", "bounces": "bounces seen"},
-        {
-            "true impacts": where("model", "gap", cell("impacts", lambda counts: f"{counts.sum():.0f}")),
-            "{model}: wrong": lambda group: " / ".join(_totals(group, "mistimed", "missed", "spurious")),
-            "{model}: all on time": lambda group: (
-                f"{100 * sum(group['on_time']) / sum(group['forecasts']):.0f} %"
-            ),
-            "{model}: error": cell("held_out_median", text.median_text),
-        },
-        caption=(
-            f"Forecasts from held-out starts over {rows['seed'].n_unique()} seeds, contacts decided by the "
-            "gap or by the classifier. Wrong impacts are mistimed / missed / spurious; then the share of "
-            "starts with every impact on time, and the median over seeds of the median error over starts."
-        ),
-    )
 
 
 def grid_fits(rows: pl.DataFrame) -> pl.DataFrame:
