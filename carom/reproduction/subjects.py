@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import polars as pl
 
@@ -40,7 +40,7 @@ class Request(NamedTuple):
     Arguments:
         names: beginnings of names of experiments or models; all where there are none.
         seeds: of noise, initial weights and minibatches; of measured recordings, of random crops.
-        protocols: of the paper's experiments.
+        protocol: of the paper's experiments.
         ablations: whether ablations and claims are run too, where no names are given.
         quick: whether training is shortened, to see that everything works.
         data: the folder of measured recordings.
@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
     names: tuple[str, ...] = ()
     seeds: Sequence[int] = range(REPORTED_SEED, REPORTED_SEED + 5)
-    protocols: tuple[Protocol, ...] = PROTOCOLS
+    protocol: Protocol | Literal["all"] = "all"
     ablations: bool = False
     quick: bool = False
     data: Path | None = None
@@ -91,6 +91,7 @@ def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallb
         progress: called with the fraction of the work done.
     """
     subject = SUBJECTS[name]
+    _require_possible(name, request)
     # Planned before anything is written: a wrong name leaves no folder behind.
     tasks = subject.tasks(request, out / name)
     # The same processes draw: new ones would import everything, and start a GPU, once more.
@@ -127,7 +128,8 @@ def output_folder(out: Path, name: str) -> Iterator[Path]:
 def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     # Ablations and claims take as long as all else; without names they are run on request only.
     known = ALL if request.names or request.ablations else EXPERIMENTS
-    trials = plan(find_names(request.names, known), request.protocols, request.seeds)
+    protocols = PROTOCOLS if request.protocol == "all" else (request.protocol,)
+    trials = plan(find_names(request.names, known), protocols, request.seeds)
     if not trials:
         raise InputError("These experiments are not run under this protocol; leave --protocol out.")
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
@@ -193,27 +195,10 @@ SUBJECTS: dict[str, Subject] = {
 """By the name that `carom reproduce` takes."""
 
 
-def find_subject(
-    names: tuple[str, ...], *, recipe: str = "paper", grid: bool = False
-) -> tuple[str, tuple[str, ...]]:
-    """The subject that the first of some names is, and the other names.
-
-    Example:
-        >>> find_subject(("grid", "oracle")), find_subject(("ball",)), find_subject((), recipe="carom")
-        (('grid', ('oracle',)), ('paper', ('ball',)), ('recipe', ()))
-    """
-    if names and names[0] in SUBJECTS:
-        subject, names = names[0], names[1:]
-    else:
-        # Without a subject the names are experiments, as they were before there were subjects.
-        subject = "grid" if grid else "recipe" if recipe == "carom" else "paper"
-    if names and not SUBJECTS[subject].named:
-        raise InputError(f"The subject {subject} is always run whole; leave the name {names[0]} out.")
-    return subject, names
-
-
-def require_options(name: str, request: Request) -> None:
-    """Refuse options that a subject does not have."""
+def _require_possible(name: str, request: Request) -> None:
+    """Refuse names and options that a subject does not have."""
+    if request.names and not SUBJECTS[name].named:
+        raise InputError(f"The subject {name} is always run whole; leave the name {request.names[0]} out.")
     for option in _given(request):
         if option.split()[0] not in SUBJECTS[name].options:
             raise InputError(f"{option.split()[0]} is not an option of the subject {name}; leave it out.")
@@ -235,9 +220,8 @@ def command_line(name: str, request: Request) -> str:
 
 def _given(request: Request) -> list[str]:
     """The options of a request that not every subject has, as they are typed."""
-    protocol = request.protocols[0] if len(request.protocols) == 1 else "both"
     options = {
-        f"--protocol {protocol}": request.protocols != PROTOCOLS,
+        f"--protocol {request.protocol}": request.protocol != "all",
         "--ablations": request.ablations,
         "--quick": request.quick,
         "--data FOLDER": request.data is not None,

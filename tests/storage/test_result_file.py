@@ -47,8 +47,8 @@ def test_what_was_changed_is_refused(change, tmp_path):
     ("folder", "command"),
     [
         ("paper", ["damped", "--quick"]),
-        ("grid", ["oracle", "--recipe", "carom", "--grid", "--quick"]),
-        ("recipe", ["pendulum.exact", "--recipe", "carom"]),
+        ("grid", ["grid", "oracle", "--quick"]),
+        ("recipe", ["recipe", "pendulum.exact"]),
     ],
 )
 def test_a_damaged_result_of_a_reproduction_is_named(folder, command, tmp_path, capsys, monkeypatch):
