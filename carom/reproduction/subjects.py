@@ -21,13 +21,12 @@ from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, PROTOCOLS, REPORTED_SEED, Protocol
 from carom.reproduction.paper.figures import write_figures
-from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan
-from carom.reproduction.paper.tables import fits_of, overview_table
+from carom.reproduction.paper.tables import fits_of, overview_table, paper_page
 from carom.reproduction.recipe.configuration import plan_grid
 from carom.reproduction.recipe.run import experiment_tasks, grid_tasks
 from carom.reproduction.recipe.tables import errors_table, grid_table, write_grid_figure
-from carom.storage.atomic import locked, make_folder, remove_leftovers
+from carom.storage.atomic import locked, make_folder, remove_leftovers, write_whole
 
 FIGURES = "figures"
 QUICK_SHARE = 0.02
@@ -64,7 +63,7 @@ class Subject:
         file: name of the file of results.
         tasks: given a request and the folder of finished tasks; each returns {"rows": tidy rows}.
         table: what the terminal shows.
-        draw: figures and pages, from results, the request, the folder of finished tasks and the output's, by
+        draw: figures and a page, from results, the request, the folder of finished tasks and the output's, by
             the executor that has run the tasks.
         first_seed: of reported numbers.
         named: whether it can be restricted to names.
@@ -143,7 +142,7 @@ def _draw_paper(
     # Drawing takes as long as some trainings: pictures are shared out too. All ablations are one.
     parts = [*fits.filter(printed).partition_by("experiment", "protocol"), fits.filter(~printed)]
     run_tasks([Task(_draw_part, (part, folder, figures)) for part in parts], executor=executor)
-    write_report(results, figures, out / "paper.html", quick=request.quick)
+    write_whole(out / "paper.md", paper_page(results, quick=request.quick))
 
 
 def _draw_part(fits: pl.DataFrame, folder: Path, figures: Path, report: ProgressCallback) -> None:
