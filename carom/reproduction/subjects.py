@@ -137,16 +137,11 @@ def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
 def _draw_paper(
     results: Results, request: Request, folder: Path, out: Path, executor: AbstractExecutor
 ) -> None:
-    fits, figures = fits_of(results.rows), out / FIGURES
-    printed = pl.col("experiment").is_in(list(EXPERIMENTS))
-    # Drawing takes as long as some trainings: pictures are shared out too. All ablations are one.
-    parts = [*fits.filter(printed).partition_by("experiment", "protocol"), fits.filter(~printed)]
-    run_tasks([Task(_draw_part, (part, folder, figures)) for part in parts], executor=executor)
+    fits = fits_of(results.rows).filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
+    # Drawing takes as long as some trainings: pictures are shared out too.
+    parts = fits.partition_by("experiment", "protocol")
+    run_tasks([Task(write_figures, (part, folder, out / FIGURES)) for part in parts], executor=executor)
     write_whole(out / "paper.md", paper_page(results, quick=request.quick))
-
-
-def _draw_part(fits: pl.DataFrame, folder: Path, figures: Path, report: ProgressCallback) -> None:
-    write_figures(fits, folder, figures)
 
 
 SUBJECTS: dict[str, Subject] = {

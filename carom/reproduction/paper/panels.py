@@ -206,18 +206,15 @@ def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -
         axes.set_xlabel("time / s")
 
 
-def draw_errors(
-    axes: Axes, trials: Trials, *, title: str = "error over runs", like: str | None = None
-) -> None:
+def draw_errors(axes: Axes, trials: Trials) -> None:
     """One row per model on a logarithmic axis.
 
     Dots are seeds and the long tick is their median. The diamond is the paper's number, with its standard
     error where it printed one. Arrows at the edge lie outside the axis, such as forecasts that diverged.
-    `like` names a model whose style all rows have.
     """
     low, high = _error_range(trials)
     for row, (name, trial) in enumerate(trials.items()):
-        style = line_style(like or name)
+        style = line_style(name)
         color, marker = (ORACLE_COLOR, "x") if name == ORACLE else (style.color, style.marker)
         if row % 2 == 0:  # shows which row a mark near its edge belongs to
             axes.axhspan(row - 0.5, row + 0.5, color="#F4F4F4", zorder=0)
@@ -228,7 +225,12 @@ def draw_errors(
                 trial.paper.value, row + 0.34, xerr=trial.paper.standard_error, capsize=3, zorder=4, **diamond
             )
     axes.set_xscale("log")
-    axes.set(xlim=(low, high), ylim=(len(trials) - 0.5, -0.5), xlabel="error (paper's RMSE)", title=title)
+    axes.set(
+        xlim=(low, high),
+        ylim=(len(trials) - 0.5, -0.5),
+        xlabel="error (paper's RMSE)",
+        title="error over runs",
+    )
     axes.set_yticks(range(len(trials)), [name.replace(" (", "\n(") for name in trials])
     axes.grid(axis="y", visible=False)
     axes.xaxis.set_major_formatter("{x:g}")

@@ -218,9 +218,10 @@ def _score(
         for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
             metrics = score(model, system, motions, truths) | {"seconds": seconds}
             rows += tidy_rows(keys | {"seed": seed}, metrics)
-        arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
-    # One file per trial, though trials of a group were trained together.
-    write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
+        if trial.whole.printed:
+            arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
+            # One file per trial, though trials of a group were trained together.
+            write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
     return rows
 
 
