@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,16 +39,14 @@ class Task:
 def run_tasks(
     tasks: Sequence[Task],
     *,
-    workers: int = 1,
     executor: AbstractExecutor | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback = lambda fraction: None,
 ) -> list[Any]:
     """Return the results of all tasks in their order; stored results are not computed again.
 
     Arguments:
         tasks: the heaviest are started first.
-        workers: local processes; with one, tasks run in this process.
-        executor: used instead of local processes, and not closed.
+        executor: what runs them, by default this process; it is not closed.
         progress: called with the fraction of all work that is done, of what was not stored.
     """
     results = [stored_result(task) for task in tasks]
@@ -61,15 +58,12 @@ def run_tasks(
 
     def report(number: int, fraction: float) -> None:
         fractions[missing[number]] = fraction
-        if progress is not None:
-            progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
+        progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
 
     functions = [partial(_execute, tasks[index]) for index in missing]
-    own = local_executor(workers, len(missing))
-    with nullcontext(executor) if executor is not None else own as used:
-        for number, result in used.run(functions, report):
-            results[missing[number]] = result
-            report(number, 1.0)
+    for number, result in (executor or SerialExecutor()).run(functions, report):
+        results[missing[number]] = result
+        report(number, 1.0)
     return results
 
 

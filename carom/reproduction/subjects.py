@@ -79,7 +79,9 @@ class Subject:
     options: tuple[str, ...] = ()
 
 
-def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallback | None = None) -> Results:
+def reproduce(
+    name: str, request: Request, out: Path, *, progress: ProgressCallback = lambda fraction: None
+) -> Results:
     """Run what is not yet finished of a subject, write its results, and draw its figures.
 
     Arguments:

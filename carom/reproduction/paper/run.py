@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.data import Recording, Run
-from carom.evaluation import contact_score, fit_oracle, paper_rmse, position_rmse, velocity_rmse
+from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
@@ -58,10 +58,6 @@ class Trial:
     seeds: tuple[int, ...]
 
     @property
-    def label(self) -> str:
-        return f"{self.experiment_name}, {self.protocol}, {self.model_name}"
-
-    @property
     def experiment(self) -> Experiment:
         """With the recordings of this model."""
         return replace(self.whole, **self.whole.trained[self.model_name].data)
@@ -87,15 +83,11 @@ class Trial:
         return (samples - settings.horizon - 1) // settings.stride + 1
 
     @property
-    def gradient_steps(self) -> int:
-        """Updates of the weights, of all seeds together."""
-        return self.settings.epochs * -(-self.windows // self.settings.batch_size) * len(self.seeds)
-
-    @property
     def cost(self) -> float:
         """Work to do, for the order of tasks and the estimate of the time left."""
         coupled = self.model_name == OURS and self.experiment.system.scene().geometry.coupled
-        return float(self.gradient_steps * self.settings.horizon) * (COUPLED_COST if coupled else 1)
+        updates = self.settings.epochs * -(-self.windows // self.settings.batch_size) * len(self.seeds)
+        return float(updates * self.settings.horizon) * (COUPLED_COST if coupled else 1)
 
     def shortened(self, share: float) -> "Trial":
         """The same with a share of the epochs."""
@@ -295,8 +287,6 @@ def score(
     held_out = np.nan_to_num(errors[1:], nan=np.inf)
     metrics = {
         "paper_rmse": errors[0],
-        "position_rmse": position_rmse(first, truth),
-        "velocity_rmse": velocity_rmse(first, truth),
         "held_out_median": float(np.median(held_out)),
         "energy_error": energy_error(system, first, truth),
     }
@@ -309,7 +299,6 @@ def score(
         # Over the range that the motion visits; elsewhere nothing was learned.
         learned, true = slopes(model, system, slope_grid(truth))
         metrics["slope_rmse"] = float(np.sqrt(np.mean((learned - true) ** 2)))
-        metrics["slope_range"] = float(np.ptp(learned))
     if isinstance(model, CDLagrangeNetwork) and model.learned_damping is not None:
         metrics["damping"] = float(model.learned_damping()[0, 0])
     if isinstance(model, CDLagrangeNetwork) and model.learned_inertia is not None:
