@@ -154,7 +154,7 @@ def run_series(
     metrics = {"speed_law": law == "speed", **{f"criterion_{law}": value for law, value in criteria.items()}}
     rows = tidy_rows(keys | {"model": LAW}, metrics | fit_metrics(fit) | parameter_metrics(fit))
     model = _law_model(fit)
-    rows += _predictions(keys, model, collisions, training, tried, ratios, single_runs=illustrated)
+    rows += _predictions(keys, model, collisions, training, tried, ratios)
     if not illustrated:
         return rows, {}
     for index, (check, collision) in enumerate(zip(checks, collisions, strict=True)):
@@ -199,8 +199,6 @@ def _predictions(
     training: np.ndarray,
     tried: np.ndarray,
     ratios: np.ndarray,
-    *,
-    single_runs: bool,
 ) -> Rows:
     """Errors of the velocities after the collisions of runs left out, by the law and by constants."""
     known, new = ([c for i in part if (c := collisions[i]) is not None] for part in (training, tried))
@@ -218,9 +216,6 @@ def _predictions(
         if name in constants:
             metrics["restitution"] = constants[name]
         rows += tidy_rows(keys | {"model": name}, metrics)
-        for run, (first, second) in zip(tried, velocities, strict=True) if single_runs else ():
-            after = {"after_1": float(first), "after_2": float(second)}
-            rows += tidy_rows(keys | {"model": name, "run": int(run)}, after)
     return rows
 
 
@@ -230,8 +225,6 @@ def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float |
     if collision is None:
         return metrics
     metrics |= {name: getattr(collision, name) for name in ("closing_speed", "restitution", "mass_ratio")}
-    for name in ("before", "after"):
-        metrics |= {f"{name}_{1 + rider}": float(getattr(collision, name)[rider]) for rider in (0, 1)}
     return metrics | {"late_by": collision.instant - check.instant}
 
 
