@@ -27,6 +27,7 @@ class Task:
         weight: amount of work relative to the other tasks.
         path: the file that stores the result, a JSON object; None to store nothing.
         fingerprint: changes with everything that the result depends on.
+        others: further files that the function writes; where one is missing the result is made again.
     """
 
     function: Callable[..., Any]
@@ -34,6 +35,7 @@ class Task:
     weight: int | float = 1
     path: Path | None = None
     fingerprint: str = ""
+    others: tuple[Path, ...] = ()
 
 
 def run_tasks(
@@ -75,7 +77,7 @@ def local_executor(workers: int, tasks: int) -> AbstractExecutor:
 
 def stored_result(task: Task) -> Result | None:
     """The result of an earlier run, if there is one and nothing that it depends on has changed."""
-    if task.path is None or not task.path.exists():
+    if task.path is None or not all(path.exists() for path in (task.path, *task.others)):
         return None
     result = read_result(task.path)
     return result if result.get("fingerprint") == task.fingerprint else None

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.data import Recording, Run
-from carom.errors import InputError
 from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
@@ -52,29 +51,18 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
     for seed in seeds:
         for name in SERIES:
             path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
-            if first:
-                _require_arrays(path)
             mark = fingerprint(name, seed, first, source, settings)
-            tasks.append(Task(_run_air_track, (data, name, seed, path, first), 1 + first, path, mark))
+            arguments, arrays = (data, name, seed, path, first), (path.with_suffix(".npz"),) if first else ()
+            tasks.append(Task(_run_air_track, arguments, 1 + first, path, mark, arrays))
     path = folder / "pendulum.json"
-    _require_arrays(path)
-    mark = fingerprint("pendulum", tuple(seeds), source, settings)
-    tasks.append(Task(_run_pendulum, (data, tuple(seeds), path), len(seeds), path, mark))
+    mark, arguments = fingerprint("pendulum", tuple(seeds), source, settings), (data, tuple(seeds), path)
+    tasks.append(Task(_run_pendulum, arguments, len(seeds), path, mark, (path.with_suffix(".npz"),)))
     return tasks
-
-
-def _require_arrays(path: Path) -> None:
-    """Have a task run again whose arrays are missing: the figures need both files."""
-    if not path.with_suffix(".npz").exists():
-        path.unlink(missing_ok=True)
 
 
 def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
     """What the figures draw of every series and of the pendulum, as the first seed left it."""
     paths = {name: folder / f"{name}.{seed}.npz" for name in SERIES} | {"pendulum": folder / "pendulum.npz"}
-    for path in paths.values():
-        if not path.exists():
-            raise InputError(f"{path}: this file of arrays is missing; run the command again.")
     return {name: read_arrays(path) for name, path in paths.items()}
 
 

@@ -147,7 +147,8 @@ def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Task]:
     for group in together.values():
         path = folder / f"{group[0].stem}.json"
         mark = fingerprint(*(trial.fingerprint for trial in group))
-        tasks.append(Task(_train, (group, path), sum(trial.cost for trial in group), path, mark))
+        arrays = tuple(folder / f"{trial.stem}.npz" for trial in group if trial.whole.printed)
+        tasks.append(Task(_train, (group, path), sum(trial.cost for trial in group), path, mark, arrays))
     for (name, protocol), trial in recorded.items():
         # Without the models and their epochs, which the oracle does not depend on.
         known = replace(trial.experiment, epochs=0, published_epochs=0, trained={})

@@ -87,6 +87,3 @@ def test_unreadable_arrays_are_named(tmp_path: Path):
     path.write_bytes(b"PK")
     with pytest.raises(InputError, match=r"ball\.text\.CD-Lagrange\.npz"):
         load_trials(fits, tmp_path, "ball", "text")
-    path.unlink()
-    with pytest.raises(InputError, match=r"CD-Lagrange\.json.* are missing.*delete it"):
-        load_trials(fits, tmp_path, "ball", "text")
