@@ -13,7 +13,7 @@ from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
 from carom.execution.executor import AbstractExecutor, ProgressCallback
 from carom.execution.tasks import Task, local_executor, run_tasks
-from carom.reproduction.bodies.run import bodies_tasks, write_bodies_figures
+from carom.reproduction.bodies.run import bodies_tasks
 from carom.reproduction.bodies.tables import restitution_table
 from carom.reproduction.measured import tables as measured
 from carom.reproduction.measured.figures import write_measured_figures
@@ -176,7 +176,6 @@ SUBJECTS: dict[str, Subject] = {
         "bodies.json",
         lambda request, folder: bodies_tasks(request.seeds, folder),
         restitution_table,
-        lambda results, request, folder, out, executor: write_bodies_figures(out / FIGURES),
     ),
     "measured": Subject(
         "measured.json",

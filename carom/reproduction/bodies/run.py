@@ -1,4 +1,4 @@
-"""Many bodies: restitution, ratios of masses and a field from short trajectories, and pictures of scenes."""
+"""Many bodies: restitution, ratios of masses and a field from short trajectories."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,18 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from carom.data import Recording, Run, add_noise, simulate
+from carom.data import Recording, Run, add_noise
 from carom.estimation import fit_recording
 from carom.evaluation import paper_rmse, position_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
 from carom.models import Mechanism, forecast, in_scene
-from carom.plotting.scenes import write_run_picture
 from carom.reproduction.bodies import configuration as config
 from carom.reproduction.scores import fit_metrics, stack_states
 from carom.storage.fingerprint import fingerprint
-from carom.systems import AbstractBoxedBalls, BallBox, Billiards
+from carom.systems import BallBox, Billiards
 from carom.types import State
 
 
@@ -147,21 +146,3 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
         true = State(*(jnp.asarray(part[:, number]) for part in truth))
         errors.append({"paper_rmse": paper_rmse(one, true), "position_rmse": position_rmse(one, true)})
     return errors
-
-
-def write_bodies_figures(folder: Path) -> list[Path]:
-    """Simulate and draw all scenes; returns the paths of the PNG files and animations."""
-    written = []
-    for name, (system, steps, title) in config.SCENES.items():
-        boxed = isinstance(system, AbstractBoxedBalls)
-        # The same picture every time.
-        start = system.random_start(seed=0) if boxed else system.start
-        recording = simulate(system, steps=steps, step_size=config.STEP_SIZE, starts=[start])
-        assert recording.scene is not None
-        pictures = {folder / f"{name}.png": title}
-        if name in config.ANIMATED:
-            pictures[folder / f"{name}.gif"] = ""
-        for path, heading in pictures.items():
-            write_run_picture(recording.runs[0], recording.scene, path, title=heading)
-        written += pictures
-    return written
