@@ -63,8 +63,8 @@ class Subject:
         file: name of the file of results.
         tasks: given a request and the folder of finished tasks; each returns {"rows": tidy rows}.
         table: what the terminal shows.
-        draw: figures and a page, from results, the request, the folder of finished tasks and the output's, by
-            the executor that has run the tasks.
+        draw: figures and a page, from results, the folder of finished tasks and that of figures, by the
+            executor that has run the tasks.
         first_seed: of reported numbers.
         named: whether it can be restricted to names.
         options: the options that not every subject has.
@@ -73,7 +73,7 @@ class Subject:
     file: str
     tasks: Callable[[Request, Path], Sequence[Task]]
     table: Callable[[pl.DataFrame], Table]
-    draw: Callable[[Results, Request, Path, Path, AbstractExecutor], object] | None = None
+    draw: Callable[[Results, Path, Path, AbstractExecutor], object] | None = None
     first_seed: int = 0
     named: bool = False
     options: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def reproduce(
         )
         if subject.draw is not None:
             make_folder(out / FIGURES)
-            subject.draw(results, request, folder, out, executor)
+            subject.draw(results, folder, out / FIGURES, executor)
     return results
 
 
@@ -136,14 +136,12 @@ def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
 
 
-def _draw_paper(
-    results: Results, request: Request, folder: Path, out: Path, executor: AbstractExecutor
-) -> None:
+def _draw_paper(results: Results, folder: Path, figures: Path, executor: AbstractExecutor) -> None:
     fits = fits_of(results.rows).filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
     # Drawing takes as long as some trainings: pictures are shared out too.
     parts = fits.partition_by("experiment", "protocol")
-    run_tasks([Task(write_figures, (part, folder, out / FIGURES)) for part in parts], executor=executor)
-    write_whole(out / "paper.md", paper_page(results, quick=request.quick))
+    run_tasks([Task(write_figures, (part, folder, figures)) for part in parts], executor=executor)
+    write_whole(figures.parent / "paper.md", paper_page(results))
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -168,7 +166,7 @@ SUBJECTS: dict[str, Subject] = {
             plan_grid(request.names, quick=request.quick), request.seeds, folder
         ),
         grid_table,
-        lambda results, request, folder, out, executor: write_grid_figure(results.rows, out / FIGURES),
+        lambda results, folder, figures, executor: write_grid_figure(results.rows, figures),
         named=True,
         options=("--quick",),
     ),
@@ -181,9 +179,7 @@ SUBJECTS: dict[str, Subject] = {
         "measured.json",
         lambda request, folder: measured_tasks(measured_directory(request.data), request.seeds, folder),
         measured.errors_table,
-        lambda results, request, folder, out, executor: write_measured_figures(
-            results.rows, folder, out / FIGURES
-        ),
+        lambda results, folder, figures, executor: write_measured_figures(results.rows, folder, figures),
         options=("--data",),
     ),
 }

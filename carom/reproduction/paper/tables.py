@@ -327,18 +327,13 @@ def _order_in_paper(group: pl.DataFrame) -> str:
     return MISSING if ours is None or other is None else "below" if ours < other else "above"
 
 
-def paper_page(results: Results, *, quick: bool) -> str:
-    """Every number in Markdown, with the figures that lie in the folder `figures` beside it.
-
-    Arguments:
-        results: as `carom reproduce` wrote them.
-        quick: whether training was shortened, so that the numbers must not be taken for results.
-    """
+def paper_page(results: Results) -> str:
+    """Every number in Markdown, with the figures that lie in the folder `figures` beside it."""
     fits, header = fits_of(results.rows), results.header
     hours = number(float(text.measured(fits, "seconds").sum()) / 3600)
     made = f"Made by Carom {header['versions']['carom']}: `{header['command']}`, {hours} hours of training."
     parts = ["# The paper's experiments, run again", made]
-    if quick:
+    if "--quick" in header["command"]:
         parts.append("**Models were trained for two per cent of the epochs; these numbers are no results.**")
     parts += [f"- {sentence}" for sentence in findings(fits)]
     parts += map(text.markdown, [*summary_tables(fits), *hyperparameter_tables()])

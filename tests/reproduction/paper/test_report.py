@@ -66,7 +66,7 @@ def test_trials_are_in_the_order_of_the_paper(trials: tuple[Path, Results]):
 
 
 def test_page_has_the_tables_and_figures(trials: tuple[Path, Results]):
-    fits, text = fits_of(trials[1].rows), paper_page(trials[1], quick=False)
+    fits, text = fits_of(trials[1].rows), paper_page(trials[1])
     expected = summary_tables(fits) + hyperparameter_tables()
     expected += [experiment_table(fits, name) for name in dict.fromkeys(name for name, _ in ERRORS)]
     assert [line for line in text.splitlines() if line.startswith("|")] == [
@@ -78,7 +78,8 @@ def test_page_has_the_tables_and_figures(trials: tuple[Path, Results]):
     assert "the error of CD-Lagrange is larger in 3 of 3 runs" in text
     assert f"{len(ERRORS)}.0 hours of training" in text
     assert "no results" not in text
-    assert "these numbers are no results" in paper_page(trials[1], quick=True)
+    quick = trials[1]._replace(header=trials[1].header | {"command": "carom reproduce paper --quick"})
+    assert "these numbers are no results" in paper_page(quick)
 
 
 def test_unreadable_arrays_are_named(tmp_path: Path):
