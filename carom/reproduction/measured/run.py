@@ -129,9 +129,8 @@ def run_series(
         law: fit_recording(recording, series.settings(law, masked=masked), seed=seed, checkpoints=checkpoints)
         for law in config.LAWS
     }
-    criteria = {law: _information_criterion(fit) for law, fit in fits.items()}
     # The data choose, not the error on the runs left out.
-    law = min(config.LAWS, key=lambda law: criteria[law])
+    law = min(config.LAWS, key=lambda law: _information_criterion(fits[law]))
     fit = fits[law]
     ratios = np.full(len(runs), np.nan)
     ratios[training] = [_mass_ratio(fit.in_run(index)) for index in range(len(training))]
@@ -139,8 +138,8 @@ def run_series(
     weighed = np.array([check.mass_ratio for check in checks])
     ratios[out] = weighed[out] if series.other_riders else ratios[training[0]]
     keys = {"experiment": name, "recipe": "carom", "seed": seed}
-    metrics = {"speed_law": law == "speed", **{f"criterion_{law}": value for law, value in criteria.items()}}
-    rows = tidy_rows(keys | {"model": LAW}, metrics | fit_metrics(fit) | parameter_metrics(fit))
+    metrics = {"speed_law": law == "speed"} | fit_metrics(fit) | parameter_metrics(fit)
+    rows = tidy_rows(keys | {"model": LAW}, metrics)
     model = _law_model(fit)
     rows += _predictions(keys, model, collisions, training, tried, ratios)
     if not illustrated:
@@ -311,7 +310,6 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
     motions = [roll_out(fit.model, test) for fit in found]
     for seed, fit, motion in zip(seeds, found, motions, strict=True):
         metrics = fit_metrics(fit) | parameter_metrics(fit) | {"energy_error": energy_error(motion, test)}
-        metrics["angle_rmse"] = float(np.sqrt(np.mean((motion.position - test.position) ** 2)))
         rows += tidy_rows(keys | {"model": chosen, "seed": seed}, metrics)
     angles = np.linspace(swing.position.min(), swing.position.max(), 101)
     slopes = jax.vmap(found[0].model.slope)(jnp.asarray(angles, jnp.float32)[:, None, None])

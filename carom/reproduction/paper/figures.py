@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -96,11 +95,9 @@ def _legend(errors: Trials, *, touches: bool) -> list[Line2D]:
     handles = [Line2D([], [], **line("truth")), Line2D([], [], **DATA, label="data of the first seed")]
     for name, trial in errors.items():
         if name != ORACLE:
-            error = trial.errors[trial.median_index]
-            handle = Line2D([], [], **marked_line(name))
-            text = "diverged" if np.isinf(error) else f"error {number(error)}"
-            handle.set_label(f"{name}: seed {trial.seeds[trial.median_index]}, {text}")
-            handles.append(handle)
+            error = number(trial.errors[trial.median_index])
+            handles.append(Line2D([], [], **marked_line(name)))
+            handles[-1].set_label(f"{name}: seed {trial.seeds[trial.median_index]}, error {error}")
     handles += [_mark("v", "true touch", 4.0)] * touches + [_mark("|", "median error", 11.0)]
     if any(trial.paper is not None for trial in errors.values()):
         handles.append(_mark("D", "paper (± standard error)", 5.0, face="white"))
