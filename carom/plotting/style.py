@@ -22,19 +22,18 @@ class Line(NamedTuple):
     color: str
     dash: str | tuple[int, tuple[float, ...]]
     width: float
-    marker: str = "none"
+    marker: str
 
 
 LINES = {
-    "truth": Line(INK, "-", 1.0),
+    "truth": Line(INK, "-", 1.0, "none"),
     "CD-Lagrange": Line(PALETTE["blue"], "--", 1.8, "o"),
     "CD-Lagrange (no touch)": Line(PALETTE["sky blue"], (0, (7, 2, 2, 2)), 1.6, "v"),
     "VIN": Line(PALETTE["green"], "-.", 1.6, "^"),
     "ResNet": Line(PALETTE["vermilion"], ":", 1.8, "s"),
     "ResNetContact": Line(PALETTE["purple"], (0, (4, 1, 1, 1, 1, 1)), 1.6, "P"),
+    "oracle": Line("#707070", ":", 1.0, "x"),
 }
-OTHER = Line(PALETTE["orange"], (0, (1, 3)), 1.8, "X")
-"""For any other name, such as a variant in an ablation."""
 
 _SETTINGS: dict[Any, Any] = {
     "font.size": 9,
@@ -56,26 +55,18 @@ def figure_style() -> AbstractContextManager[None]:
     return mpl.rc_context(_SETTINGS)
 
 
-def line_style(name: str) -> Line:
-    """The style of one of `LINES`, or of any other name."""
-    return LINES.get(name, OTHER)
-
-
 def line(name: str) -> dict[str, Any]:
     """Keyword arguments of `plot` for a model."""
-    style = line_style(name)
+    style = LINES[name]
     return {"color": style.color, "linestyle": style.dash, "linewidth": style.width, "label": name}
 
 
 def marked_line(name: str) -> dict[str, Any]:
     """The same with a few markers, equally spaced on the page and staggered from model to model."""
-    style = line_style(name)
-    if style.marker == "none":
-        return line(name)
     # Staggered, or markers of curves that coincide would hide each other.
-    order = list(LINES).index(name) if name in LINES else len(LINES)
+    order = list(LINES).index(name)
     return line(name) | {
-        "marker": style.marker,
+        "marker": LINES[name].marker,
         "markersize": 4.5,
         "markeredgecolor": "white",
         "markeredgewidth": 0.4,

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from carom.digits import number
 from carom.execution.executor import ProgressCallback
-from carom.plotting.style import DATA, figure_style, line, marked_line, save_figure
+from carom.plotting.style import DATA, LINES, figure_style, line, marked_line, save_figure
 from carom.reproduction.paper import panels
 from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE
 from carom.reproduction.paper.panels import Trials, load_errors, load_trials
@@ -102,7 +102,7 @@ def _legend(errors: Trials, *, touches: bool) -> list[Line2D]:
     if any(trial.paper is not None for trial in errors.values()):
         handles.append(_mark("D", "paper (± standard error)", 5.0, face="white"))
     if ORACLE in errors:
-        handles.append(_mark("x", "oracle: true equations, g fitted", 5.0, color=panels.ORACLE_COLOR))
+        handles.append(_mark("x", "oracle: true equations, g fitted", 5.0, color=LINES[ORACLE].color))
     return handles
 
 

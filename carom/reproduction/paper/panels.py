@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from carom.digits import number
-from carom.plotting.style import DATA, line, line_style, marked_line
+from carom.plotting.style import DATA, LINES, line, marked_line
 from carom.reproduction.paper.experiments import ORACLE, PaperNumber
 from carom.reproduction.paper.run import trial_stem
 from carom.storage.result_file import read_arrays
@@ -23,7 +23,6 @@ from carom.systems import AbstractSystem, BouncingBall
 from carom.types import Trajectory
 
 Samples = Float[np.ndarray, "samples"]
-ORACLE_COLOR = "#707070"
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
         for body in range(grid.shape[1]):
             low, high = learned[:, :, body].min(0), learned[:, :, body].max(0)
             axes.fill_between(
-                grid[:, body], low, high, color=line_style(trial.model).color, alpha=0.2, linewidth=0
+                grid[:, body], low, high, color=LINES[trial.model].color, alpha=0.2, linewidth=0
             )
             medians.append(learned[trial.median_index, :, body])
             _draw_curve(axes, trial.model, grid[:, body], medians[-1])
@@ -174,7 +173,7 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
 
 def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -> None:
     """Probability of touch on the true states over time, the true touches as triangles above."""
-    arrays, color = trial.arrays, line_style(trial.model).color
+    arrays, color = trial.arrays, LINES[trial.model].color
     probability = arrays["contact_on_truth"][:, :, 0]  # the metrics count this signal too
     time, touch = arrays["time"][1:], arrays["truth_contact"][1:, 0]
     axes.fill_between(time, probability.min(0), probability.max(0), color=color, alpha=0.25, linewidth=0)
@@ -201,14 +200,13 @@ def draw_errors(axes: Axes, trials: Trials) -> None:
     """
     limits = _error_range(trials)
     for row, (name, trial) in enumerate(trials.items()):
-        style = line_style(name)
-        color, marker = (ORACLE_COLOR, "x") if name == ORACLE else (style.color, style.marker)
+        style = LINES[name]
         if row % 2 == 0:  # shows which row a mark near its edge belongs to
             axes.axhspan(row - 0.5, row + 0.5, color="#F4F4F4", zorder=0)
         errors = np.clip(trial.errors, *limits)
         # The same scatter every time, and neighbours in rank never on one line.
         heights = row + 0.24 * np.resize([0.0, 0.7, -0.7, 1.0, -1.0, 0.35, -0.35], len(errors))
-        axes.plot(errors, heights, linestyle="none", marker=marker, color=color, alpha=0.85, clip_on=False)
+        axes.plot(errors, heights, style.marker, color=style.color, alpha=0.85, clip_on=False)
         axes.vlines(np.median(errors), row - 0.36, row + 0.36, color="black", linewidth=1.4, zorder=3)
         if trial.paper is not None:
             diamond = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "black"}
