@@ -1,7 +1,6 @@
 """What commands print: tables, one JSON object with --json, and progress on standard error."""
 
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
+
+from carom.digits import finite
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -29,7 +30,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
 
 def print_json(values: Mapping[str, Any]) -> None:
     """One object on one line; numbers that are not finite, which JSON does not have, are null."""
-    print(json.dumps(_finite(values), allow_nan=False))
+    print(json.dumps(finite(values), allow_nan=False))
 
 
 @contextmanager
@@ -56,14 +57,6 @@ def _plain_progress(label: str) -> Callable[[float], None]:
             print(f"{label}: {100 * share:.0f} % after {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     return update
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(value: object) -> str:

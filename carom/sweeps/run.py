@@ -12,6 +12,7 @@ import polars as pl
 
 import carom
 from carom.data import read_described
+from carom.digits import finite
 from carom.errors import InputError
 from carom.evaluation import score_held_out
 from carom.execution.executor import AbstractExecutor, ProgressCallback
@@ -74,8 +75,7 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
     }
     if not reason:
         finished = load_fit_directory(out / fit.name)
-        numbers = _numbers(finished)
-        row["numbers"] = {name: x if x is None or math.isfinite(x) else None for name, x in numbers.items()}
+        row["numbers"] = finite(_numbers(finished))
         # From the directory, not from memory: a fit found complete is scored alike.
         if finished.split.held_out:
             error = score_held_out(
