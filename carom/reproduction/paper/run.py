@@ -83,11 +83,15 @@ class Trial:
         return (samples - settings.horizon - 1) // settings.stride + 1
 
     @property
+    def gradient_steps(self) -> int:
+        """Updates of the weights, of all seeds together."""
+        return self.settings.epochs * -(-self.windows // self.settings.batch_size) * len(self.seeds)
+
+    @property
     def cost(self) -> float:
         """Work to do, for the order of tasks and the estimate of the time left."""
         coupled = self.model_name == OURS and self.experiment.system.scene().geometry.coupled
-        updates = self.settings.epochs * -(-self.windows // self.settings.batch_size) * len(self.seeds)
-        return float(updates * self.settings.horizon) * (COUPLED_COST if coupled else 1)
+        return float(self.gradient_steps * self.settings.horizon) * (COUPLED_COST if coupled else 1)
 
     def shortened(self, share: float) -> "Trial":
         """The same with a share of the epochs."""
