@@ -32,7 +32,7 @@ import carom
 from carom.data import Recording
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
-from carom.execution.tasks import run_tasks
+from carom.execution.tasks import local_executor, run_tasks
 from carom.fits import load_model, save_model
 from carom.models import AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
 from carom.reproduction.paper.data import motion_of, record
@@ -208,7 +208,8 @@ def measure_paper(protocol: Protocol, workers: int, rates: dict[str, float]) -> 
             started = time.perf_counter()
             # The oracles are no part of the paper's work.
             tasks = [task for task in paper_tasks(trials, Path(folder)) if ORACLE not in str(task.path)]
-            results = run_tasks(tasks, workers=workers)
+            with local_executor(workers, len(tasks)) as executor:
+                results = run_tasks(tasks, executor=executor)
             seconds.append(time.perf_counter() - started)
     longest = max(
         sum(row["value"] for row in result["rows"] if row["metric"] == "seconds") for result in results

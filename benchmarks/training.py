@@ -87,17 +87,18 @@ def main() -> None:
     trials = plan(EXPERIMENTS, PROTOCOLS, SEEDS)
     rows = []
     for trial in trials:
-        if trial.experiment_name not in MEASURED or given.only not in trial.label:
+        label = f"{trial.experiment_name}, {trial.protocol}, {trial.model_name}"
+        if trial.experiment_name not in MEASURED or given.only not in label:
             continue
         total = sum(other.gradient_steps for other in trials if _alike(trial, other))
         measured = measure(trial, steps=given.steps, repeats=given.repeats)
-        row: dict[str, Any] = {"case": trial.label, "seed_steps": total, **measured}
-        if trial.label in before:
-            row["milliseconds_before"] = before[trial.label]["milliseconds"]
+        row: dict[str, Any] = {"case": label, "seed_steps": total, **measured}
+        if label in before:
+            row["milliseconds_before"] = before[label]["milliseconds"]
             row["ratio"] = row["milliseconds_before"] / row["milliseconds"]
         rows.append(row)
         table.add_row(
-            trial.label,
+            label,
             f"{total}",
             f"{row['milliseconds']:.3f}",
             f"{row['milliseconds_before']:.3f}" if "ratio" in row else "",

@@ -1,6 +1,8 @@
 """Numbers in text: with the digits that are significant, or with a noun."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 MISSING = "–"
 """What a table shows where there is no number."""
@@ -83,3 +85,17 @@ def counted(number: int, singular: str, plural: str = "") -> str:
         ('1 run', '0 runs', '2 bodies')
     """
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def finite(value: Any) -> Any:
+    """The same with None for every number that is not finite, which JSON does not have.
+
+    Example:
+        >>> finite({"error": math.inf, "seeds": (1, 2.0)})
+        {'error': None, 'seeds': [1, 2.0]}
+    """
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

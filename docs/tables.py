@@ -23,7 +23,7 @@ from carom.reproduction.bodies.tables import BODIES_TABLES
 from carom.reproduction.demo import demo_table
 from carom.reproduction.measured.tables import MEASURED_TABLES
 from carom.reproduction.paper.tables import PAPER_TABLES, fits_of
-from carom.reproduction.recipe.tables import LEARNING_TABLES, classifier_table, grid_table
+from carom.reproduction.recipe.tables import LEARNING_TABLES, grid_table
 from carom.storage.atomic import atomic_write
 from docs.prose import paper_prose
 
@@ -48,7 +48,6 @@ SOURCES: dict[str, Mapping[str, Callable[[Any], Table | list[Table] | str]]] = {
     "results/demo.json": {"demo": demo_table},
     "results/learning.json": LEARNING_TABLES,
     "results/grid.json": {"grid-summary": grid_table},
-    "results/classifier.json": {"classifier": classifier_table},
     "results/measured.json": MEASURED_TABLES,
     "results/bodies.json": BODIES_TABLES,
     "benchmarks/results/mechanics.json": MECHANICS_TABLES,

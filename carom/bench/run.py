@@ -17,12 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from carom.bench.cases import (
     FIT_CASES,
-    FORECAST_STEPS,
     MODEL_CASES,
     NAMES,
     PUBLISHED_EPOCHS,
     PUBLISHED_FIT_CPU_SECONDS,
-    PUBLISHED_FORECAST_SECONDS,
 )
 from carom.digits import MISSING
 from carom.errors import InputError, find_names
@@ -244,25 +242,9 @@ def _of(document: Document, cases: Iterable[str]) -> list[dict[str, Any]]:
     return [row for row in document["rows"] if row["case"] in cases]
 
 
-def describe_forecasts(document: Document) -> str:
-    """A few sentences on forecasts and compilation."""
-    models = {row["case"]: row["figures"] for row in _of(document, MODEL_CASES)}
-    ball, name = models["ball-cd-lagrange"], "cold_training_compile_seconds"
-    cold = [figures[name] for figures in models.values() if name in figures]
-    one = ball["forecast_one_seconds"]
-    return (
-        f"A forecast of {FORECAST_STEPS} steps by the ball's CD-Lagrange network takes {1e3 * one:.1f} ms "
-        f"for one ball ({PUBLISHED_FORECAST_SECONDS} s by the published code, measured in another sitting), "
-        "and 10 000 balls at once run at "
-        f"{ball['forecast_many_steps_per_second'] / 1e6:.2f} million model steps per second on one core. "
-        f"Training programs compile in {min(cold):.1f} to {max(cold):.1f} s and are kept in the user's cache "
-        "directory (`CAROM_CACHE=off` switches that off)."
-    )
-
-
 def _rate(value: float) -> str:
     return f"{value / 1e6:.2f} million" if value >= 1e6 else f"{value / 1e3:.0f} thousand"
 
 
-BENCH_TABLES = {"speed": model_table, "speed-fits": fit_table, "speed-words": describe_forecasts}
+BENCH_TABLES = {"speed": model_table, "speed-fits": fit_table}
 """By the name of their marker in pages."""

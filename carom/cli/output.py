@@ -1,7 +1,6 @@
 """What commands print: tables, one JSON object with --json, and progress on standard error."""
 
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,8 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
+
+from carom.digits import finite
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -29,7 +30,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
 
 def print_json(values: Mapping[str, Any]) -> None:
     """One object on one line; numbers that are not finite, which JSON does not have, are null."""
-    print(json.dumps(_finite(values), allow_nan=False))
+    print(json.dumps(finite(values), allow_nan=False))
 
 
 @contextmanager
@@ -39,15 +40,7 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
     if not sys.stderr.isatty():
         yield _plain_progress(label)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task(label, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
@@ -64,14 +57,6 @@ def _plain_progress(label: str) -> Callable[[float], None]:
             print(f"{label}: {100 * share:.0f} % after {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     return update
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(value: object) -> str:

@@ -9,8 +9,8 @@ import tyro
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_range, require_seed
 from carom.execution.executor import available_cores
-from carom.reproduction.paper.experiments import PROTOCOLS, Protocol
-from carom.reproduction.subjects import SUBJECTS, Request, find_subject, require_options
+from carom.reproduction.paper.experiments import Protocol
+from carom.reproduction.subjects import SUBJECTS, Request
 from carom.reproduction.subjects import reproduce as run
 
 
@@ -19,14 +19,12 @@ def reproduce(
     /,
     *,
     out: Path = Path("reproduction"),
-    recipe: Literal["paper", "carom"] = "paper",
     data: Path | None = None,
     runs: int = 5,
     first_seed: int | None = None,
     workers: int | None = None,
-    protocol: Protocol | Literal["all", "both"] = "all",
+    protocol: Protocol | Literal["all"] = "all",
     ablations: bool = False,
-    grid: bool = False,
     quick: bool = False,
     seed: int = 0,
     json: bool = False,
@@ -37,26 +35,23 @@ def reproduce(
 
     The first name is the subject: paper (the default: all its figures and tables, beside its numbers), recipe
     (states, contacts and parameters of the same systems estimated together, without touch too), grid (the
-    ball over noise, bounces and touch, with the paper's models and the oracle), classifier (the paper's
-    contact classifier against a learned gap), bodies (many bodies in one to three dimensions) or measured
-    (measured recordings). Further names restrict paper, recipe and grid. The same command continues a killed
-    run.
+    ball over noise, bounces and touch, with the paper's models and the oracle), bodies (many bodies in one to
+    three dimensions) or measured (measured recordings). Further names restrict paper, recipe and grid. The
+    same command continues a killed run.
 
     Args:
         names: A subject, then experiments by the beginning of their names (pendulum, ball, cradle, …), or
             models of the grid (carom, cd-lagrange, resnet, oracle); all by default. Ablations and what the
             paper claims without numbers have names too: ablation-l2, ablation-damping, claim-inertia, …
         out: Folder for finished work, figures, the page, and the results (paper.json, learning.json, …).
-        recipe: "carom" is the subject recipe by its former name.
         data: Folder of measured recordings, by default that of the environment variable CAROM_DATA.
         runs: Seeds per model, trained together; of measured recordings, random crops.
         first_seed: The first of them. Reported numbers use 300 (paper) or 0 (others), the defaults; tuning
             uses 100.
         workers: Processes to share the work; as many as there are cores, but at most 16, by default.
-        protocol: What the paper's text says, the same on pieces of one run, what the authors' code does, all
-            three, or the first and the last ("both").
+        protocol: What the paper's text says, the same on pieces of one run, what the authors' code does, or
+            all three.
         ablations: Also run ablations and claims (most under the published protocol alone).
-        grid: The subject grid by its former name.
         quick: Two per cent of the training, and few trials of the grid, to see that everything works.
         seed: Added to the first seed; every command takes it.
         json: Print one JSON object instead of a table.
@@ -65,17 +60,13 @@ def reproduce(
     workers = min(16, len(available_cores())) if workers is None else workers
     require_range("--workers", workers, 1, 64)
     require_seed(seed)
-    name, names = find_subject(names, recipe=recipe, grid=grid)
+    name, names = (names[0], names[1:]) if names and names[0] in SUBJECTS else ("paper", names)
     first = SUBJECTS[name].first_seed if first_seed is None else first_seed
     require_seed(first, "--first-seed")
     # Every run has the next seed; the last must still be one.
     require_seed(first + seed + runs - 1, "The last seed")
-    protocols: tuple[Protocol, ...] = (
-        PROTOCOLS if protocol == "all" else ("text", "published") if protocol == "both" else (protocol,)
-    )
     seeds = range(first + seed, first + seed + runs)
-    request = Request(names, seeds, protocols, ablations, quick, data, workers)
-    require_options(name, request)
+    request = Request(names, seeds, protocol, ablations, quick, data, workers)
     started = time.monotonic()
     with progress("reproducing") as report:
         results = run(name, request, out, progress=report)

@@ -42,7 +42,6 @@ MAXIMUM_BALLS = 64
 """System files list every pair of balls, and are to be read by people too."""
 MAXIMUM_RUNS = 100_000
 _IMPERFECTIONS = ("contact_time", "restitution_loss", "restitution_scatter")
-_BOX_OPTIONS = ("balls", "dimension", "size", "radius", "masses")
 
 
 @dataclass(frozen=True)
@@ -173,19 +172,19 @@ def _camera(name: str | None, *, plain: bool) -> Camera | None:
 def build_system(name: str, options: SystemOptions) -> AbstractSystem:
     """A system with the given parameters, each checked for that system."""
     system = cast(Any, SYSTEMS[name])()
+    given = {key: value for key, value in asdict(options).items() if value is not None}
+    for key, value in given.items():
+        if isinstance(value, float):
+            _require_moderate(key, value)
     if options.balls is not None:
         require_range("--balls", options.balls, 1, MAXIMUM_BALLS)
-    elsewhere = ("drag", *_IMPERFECTIONS)
+    elsewhere = {"drag", *_IMPERFECTIONS}
     if isinstance(system, AbstractBoxedBalls):
         system = replace(system, **_box(system, options))
-        elsewhere += _BOX_OPTIONS
-    given = {key: x for key, x in asdict(options).items() if x is not None and key not in elsewhere}
-    for key, value in given.items():
-        if key not in system.__dataclass_fields__:
-            raise InputError(f"--{key}: the {name} has no such parameter.")
-        if key != "balls":
-            _require_moderate(key, value)
-    return replace(system, **given)
+        elsewhere |= {"balls", "dimension", "size", "radius", "masses"}
+    for key in given.keys() - elsewhere - system.__dataclass_fields__.keys():
+        raise InputError(f"--{key}: the {name} has no such parameter.")
+    return replace(system, **{key: value for key, value in given.items() if key not in elsewhere})
 
 
 def _require_moderate(name: str, value: float) -> None:
@@ -197,22 +196,15 @@ def _require_moderate(name: str, value: float) -> None:
 
 def as_in_laboratory(system: AbstractSystem, options: SystemOptions, *, seed: int) -> AbstractSystem:
     """The same system with drag, solved by small steps, or with contacts as real ones are."""
-    given = {name: getattr(options, name) for name in ("drag", *_IMPERFECTIONS)}
-    for name, value in given.items():
-        if value is not None:
-            _require_moderate(name, value)
-    if any(given[name] for name in _IMPERFECTIONS):
+    drag, *imperfections = (getattr(options, name) or 0.0 for name in ("drag", *_IMPERFECTIONS))
+    if any(imperfections):
+        time, loss, scatter = imperfections
         return Laboratory(  # pyright: ignore[reportCallIssue]
-            ideal=system,
-            drag=options.drag or 0.0,
-            contact_time=options.contact_time or 0.0,
-            restitution_loss=options.restitution_loss or 0.0,
-            scatter=options.restitution_scatter or 0.0,
-            seed=seed,
+            system, drag, contact_time=time, restitution_loss=loss, scatter=scatter, seed=seed
         )
     if options.drag is None:
         return system
-    force = QuadraticDrag(np.full(system.geometry.bodies, float(options.drag)))
+    force = QuadraticDrag(np.full(system.geometry.bodies, drag))
     return ComposedSystem(stated=system.scene(), acting=(*system.forces, force), begin=system.start)  # pyright: ignore
 
 

@@ -26,7 +26,7 @@ def sweep(
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Make many fits, a grid or a study by Optuna, side by side, and write their table.
+    """Make many fits side by side, a grid of options, and write their table.
 
     Example: carom sweep sweep.toml --out fits/sweep
 
@@ -45,7 +45,7 @@ def sweep(
         serial: Make the fits one after the other on this machine.
         workers: Worker processes, instead of the number in the sweep file.
         again: Repeat fits that failed; those whose forecast diverged are scored again.
-        seed: Added to the seeds of the sweep file, those of fits and that of a study's sampler.
+        seed: Added to the seeds of the sweep file.
         json: Print one JSON object instead of a table.
     """
     require_seed(seed)
@@ -70,14 +70,13 @@ def sweep(
 
 
 def _show(result: SweepResult, out: Path, file: Path, *, json: bool) -> None:
-    best, trial, count = result.best, result.best_trial, len(result.lines)
+    best, count = result.best, len(result.lines)
     if json:
         found = {
             "fits": count,
             "made": result.made,
             "without_score": count - len(best),
             "best": {"run": best[0].row["run"], "error": best[0].row["error"]} if best else None,
-            "best_trial": None if trial is None else vars(trial),
         }
         print_json({"out": str(out), "table": str(out / TABLE), **found})
         return
@@ -90,8 +89,5 @@ def _show(result: SweepResult, out: Path, file: Path, *, json: bool) -> None:
         )
     if result.failed:
         print(f"{result.failed} of {count} fits failed; the table states the reasons.")
-    if trial is not None:
-        values = ", ".join(f"{name} {value}" for name, value in trial.varied.items())
-        print(f"The best trial, by the mean error of its fits, is {trial.number}: {values}.")
     look = f" Look at the best with: carom report {out / best[0].row['run']}" if best else ""
     print(f"Written to {out / TABLE}.{look}")

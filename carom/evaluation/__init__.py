@@ -4,11 +4,8 @@ from carom.evaluation.forecasts import HeldOutForecast, forecast_held_out, held_
 from carom.evaluation.metrics import (
     ContactScore,
     contact_score,
-    energy_drift,
-    interpenetration,
     paper_rmse,
     position_rmse,
-    velocity_rmse,
 )
 from carom.evaluation.oracle import OracleFit, fit_oracle
 from carom.textbook import TextbookModel, fit_rival, fit_textbook
@@ -19,15 +16,12 @@ __all__ = [
     "OracleFit",
     "TextbookModel",
     "contact_score",
-    "energy_drift",
     "fit_oracle",
     "fit_rival",
     "fit_textbook",
     "forecast_held_out",
     "held_out_error",
-    "interpenetration",
     "paper_rmse",
     "position_rmse",
     "score_held_out",
-    "velocity_rmse",
 ]

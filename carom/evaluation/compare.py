@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from carom.data import Recording, Split, hold_out
-from carom.digits import MISSING, number
+from carom.digits import MISSING, finite, number
 from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
 from carom.evaluation.forecasts import forecast_held_out, held_out_error
@@ -129,10 +129,6 @@ def write_ranking(
     split: Split, ranked: Sequence[Ranked], path: Path, *, recording: Recording, settings: dict[str, Any]
 ) -> None:
     """Every number as JSON; an error that is not finite is null, with its reason."""
-
-    def finite(value: float | None) -> float | None:
-        return value if value is not None and np.isfinite(value) else None
-
     document = {
         "recording_sha256": recording_hash(recording),
         "held_out": [
@@ -141,9 +137,6 @@ def write_ranking(
         ],
         "training_samples": split.training.samples,
         "settings": settings,
-        "models": [
-            asdict(row) | {"error": finite(row.error), "errors": [finite(error) for error in row.errors]}
-            for row in ranked
-        ],
+        "models": finite([asdict(row) for row in ranked]),
     }
     write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")

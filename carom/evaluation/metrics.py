@@ -1,4 +1,4 @@
-"""Errors of forecasts, in positions and velocities, impacts, energy and overlap.
+"""Errors of forecasts, in positions and velocities, and impacts.
 
 All functions take NumPy arrays on the sample grid; `forecast` and `truth` are anything with `position` and
 `velocity` of shape (samples, bodies, dimension).
@@ -7,7 +7,7 @@ All functions take NumPy arrays on the sample grid; `forecast` and `truth` are a
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 
 @runtime_checkable
@@ -38,11 +38,6 @@ def position_rmse(forecast: Motion, truth: Motion) -> float:
     return float(np.sqrt(np.mean(_errors(forecast, truth)[0] ** 2)))
 
 
-def velocity_rmse(forecast: Motion, truth: Motion) -> float:
-    """Root mean squared error of one coordinate of a velocity."""
-    return float(np.sqrt(np.mean(_errors(forecast, truth)[1] ** 2)))
-
-
 class ContactScore(NamedTuple):
     """How well the contacts of a forecast match the true ones. Consecutive touching samples are one event."""
 
@@ -53,12 +48,6 @@ class ContactScore(NamedTuple):
     """Predicted events without a true one."""
     mistimed: int
     """Matched events that are off by at least one sample."""
-    timing_error: float
-    """Mean |shift| of matched events, in samples; NaN where none matched."""
-    precision: float
-    """Share of predicted touching samples that touch in truth; NaN where none is predicted."""
-    recall: float
-    """Share of truly touching samples that are predicted; NaN where none touches."""
 
     @property
     def faults(self) -> int:
@@ -85,28 +74,12 @@ def contact_score(
         if nearest is not None and abs(nearest - start) <= tolerance:
             free.remove(nearest)
             shifts.append(nearest - start)
-    both = np.sum(predicted & true)
     return ContactScore(
         true_events=len(true_starts),
         missed=len(true_starts) - len(shifts),
         spurious=len(free),
         mistimed=int(np.count_nonzero(shifts)),
-        timing_error=float(np.mean(np.abs(shifts))) if shifts else float("nan"),
-        precision=float(both / predicted.sum()) if predicted.any() else float("nan"),
-        recall=float(both / true.sum()) if true.any() else float("nan"),
     )
-
-
-def energy_drift(energies: Float[np.ndarray, "samples"]) -> float:
-    """Greatest distance of the energy from its first value, relative to that value where it is not 0."""
-    # Relative errors of an energy that starts at 0 do not exist.
-    scale = abs(energies[0]) if energies[0] != 0 else 1.0
-    return float(np.max(np.abs(energies - energies[0])) / scale)
-
-
-def interpenetration(gaps: Float[np.ndarray, "samples contacts"]) -> float:
-    """Deepest overlap over time and contacts; 0 where nothing overlaps."""
-    return float(np.max(-gaps, initial=0.0))
 
 
 def _errors(forecast: Motion, truth: Motion) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ class Task:
         weight: amount of work relative to the other tasks.
         path: the file that stores the result, a JSON object; None to store nothing.
         fingerprint: changes with everything that the result depends on.
+        others: further files that the function writes; where one is missing the result is made again.
     """
 
     function: Callable[..., Any]
@@ -35,21 +35,20 @@ class Task:
     weight: int | float = 1
     path: Path | None = None
     fingerprint: str = ""
+    others: tuple[Path, ...] = ()
 
 
 def run_tasks(
     tasks: Sequence[Task],
     *,
-    workers: int = 1,
     executor: AbstractExecutor | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback = lambda fraction: None,
 ) -> list[Any]:
     """Return the results of all tasks in their order; stored results are not computed again.
 
     Arguments:
         tasks: the heaviest are started first.
-        workers: local processes; with one, tasks run in this process.
-        executor: used instead of local processes, and not closed.
+        executor: what runs them, by default this process; it is not closed.
         progress: called with the fraction of all work that is done, of what was not stored.
     """
     results = [stored_result(task) for task in tasks]
@@ -61,15 +60,12 @@ def run_tasks(
 
     def report(number: int, fraction: float) -> None:
         fractions[missing[number]] = fraction
-        if progress is not None:
-            progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
+        progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
 
     functions = [partial(_execute, tasks[index]) for index in missing]
-    own = local_executor(workers, len(missing))
-    with nullcontext(executor) if executor is not None else own as used:
-        for number, result in used.run(functions, report):
-            results[missing[number]] = result
-            report(number, 1.0)
+    for number, result in (executor or SerialExecutor()).run(functions, report):
+        results[missing[number]] = result
+        report(number, 1.0)
     return results
 
 
@@ -81,7 +77,7 @@ def local_executor(workers: int, tasks: int) -> AbstractExecutor:
 
 def stored_result(task: Task) -> Result | None:
     """The result of an earlier run, if there is one and nothing that it depends on has changed."""
-    if task.path is None or not task.path.exists():
+    if task.path is None or not all(path.exists() for path in (task.path, *task.others)):
         return None
     result = read_result(task.path)
     return result if result.get("fingerprint") == task.fingerprint else None

@@ -11,7 +11,7 @@ from carom.fits.fit_directory import (
     recording_hash,
     save_fit,
 )
-from carom.fits.model_file import load_model, read_notes, save_model
+from carom.fits.model_file import load_model, save_model
 
 __all__ = [
     "FitDirectory",
@@ -22,7 +22,6 @@ __all__ = [
     "load_model",
     "new_fit_directory",
     "noise_from_notes",
-    "read_notes",
     "recording_hash",
     "save_fit",
     "save_model",

@@ -65,11 +65,6 @@ def load_model(path: str | os.PathLike[str]) -> AbstractModel:
     return read_model_file(Path(path))[0]
 
 
-def read_notes(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The notes that were saved with a model."""
-    return _read(Path(path))[0]["notes"]
-
-
 def read_model_file(path: Path) -> tuple[AbstractModel, dict[str, Any]]:
     """The model and the notes in a file."""
     # The scene is checked as thoroughly as a system file that a user wrote.

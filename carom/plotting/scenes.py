@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Polygon
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d import proj3d
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+from PIL import Image
 
 from carom.data import Run
 from carom.mechanics import Plane, Scene
 from carom.notebook import PALETTE
-from carom.plotting.animation import write_animation
 from carom.plotting.style import EDGE, SOLID, figure_style, save_figure
+from carom.storage.atomic import atomic_write
 
 Solid = tuple[Plane, ...]
 View = Float[np.ndarray, "dimension 2"]
@@ -31,6 +33,8 @@ POINT = 0.012
 """The radius that a point body is drawn with, as a fraction of the largest extent."""
 TRAIL = 0.06
 """The length of the trails of an animation, as a fraction of the run."""
+SECONDS, FRAMES_PER_SECOND = 10.0, 20
+"""The length of an animation at most, whatever the duration of the motion."""
 NUMBERED = 20
 """Up to this many bodies are numbered: colours repeat, and are lost in grey."""
 _NUMBER: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "zorder": 4}
@@ -65,11 +69,28 @@ def write_run_picture(run: Run, scene: Scene, path: Path, *, title: str = "") ->
             figure.axes[0].set_title(f"{title}, {clock}" if title else clock, parse_math=False)
 
         if animated:
-            write_animation(figure, show_frame, path, samples=len(run))
+            _write_animation(figure, show_frame, path, samples=len(run))
             return
         show(len(run) - 1, 0)
         figure.axes[0].set_title(title, parse_math=False)
         save_figure(figure, path.with_suffix(""))
+
+
+def _write_animation(figure: Figure, show: Callable[[int], None], path: Path, *, samples: int) -> None:
+    """A GIF file of evenly spaced samples."""
+    canvas, frames = FigureCanvasAgg(figure), []
+    count = min(samples, int(SECONDS * FRAMES_PER_SECOND))
+    for sample in np.unique(np.linspace(0, samples - 1, count).astype(int)).tolist():
+        show(sample)
+        canvas.draw()
+        # Computed once: recomputing the layout for every frame would take most of the time.
+        figure.set_layout_engine("none")
+        frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(64))
+    duration = round(1000 / FRAMES_PER_SECOND)
+    with atomic_write(path) as temporary:
+        frames[0].save(
+            temporary, format="GIF", save_all=True, append_images=frames[1:], duration=duration, loop=0
+        )
 
 
 def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:

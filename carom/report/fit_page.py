@@ -1,9 +1,11 @@
 """The page of one fit: what its template `fit.html` is filled with."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from carom import __version__
 from carom.digits import MISSING, mean_and_error, number, to_error
@@ -11,8 +13,7 @@ from carom.errors import InputError
 from carom.evaluation.tables import Table
 from carom.report.charts import fit_charts
 from carom.report.findings import Findings, read_findings
-from carom.report.page import page_environment
-from carom.report.scene import scene_html
+from carom.report.scene import draw_scene
 from carom.storage.atomic import write_whole
 
 MOST_BYTES = 8_000_000
@@ -30,7 +31,7 @@ def write_report(directory: Path, out: Path) -> int:
     futures = [part.future.position for part in findings.fit.split.held_out]
     # The error of always predicting the mean, to compare the forecasts with.
     spread = float(np.nanstd(np.concatenate([future.ravel() for future in futures]))) if futures else 0.0
-    text = page_environment().get_template("fit.html").render(
+    text = page_templates().get_template("fit.html").render(
         version=__version__,
         findings=findings,
         fit=findings.fit,
@@ -43,7 +44,7 @@ def write_report(directory: Path, out: Path) -> int:
         held_out={"size": sum(map(len, futures)), "spread": spread},
         table=parameter_table(findings),
         messages=diagnostics(findings),
-        scene=scene_html(findings),
+        scene=draw_scene(findings),
         charts=fit_charts(findings),
     )  # fmt: skip
     page = text.encode()
@@ -53,6 +54,18 @@ def write_report(directory: Path, out: Path) -> int:
         )
     write_whole(out, page)
     return len(page)
+
+
+@cache
+def page_templates() -> Environment:
+    """The templates of the page, in which everything from files is escaped."""
+    loader = PackageLoader("carom.report")
+    made = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters["number"] = number
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return made
 
 
 def sample_counts(findings: Findings) -> dict[str, int]:

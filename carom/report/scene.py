@@ -1,14 +1,12 @@
 """The animated scene of a page: bodies, walls, and controls to move through time."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from markupsafe import Markup
 
 from carom.plotting.scenes import View, body_radii, polygon, solids, view_of, widened
 from carom.report.findings import Findings
-from carom.report.page import part_html
 
 MOST_FRAMES = 1200
 BOX = 640.0
@@ -37,8 +35,8 @@ class Film(NamedTuple):
     held_out_from: int
 
 
-def scene_html(findings: Findings) -> Markup:
-    """The scene with its controls, its data and the program that moves it."""
+def draw_scene(findings: Findings) -> dict[str, Any]:
+    """The picture, the frames and the caption of the scene."""
     film, scene = choose_film(findings), findings.model.scene
     # Across and upwards: the first and last coordinates; one body on a line moves up and down.
     onto = np.eye(scene.dimension)[:, [0, -1]]
@@ -79,7 +77,7 @@ def scene_html(findings: Findings) -> Markup:
         "contact": [bool(film.contact[i : i + stride].any()) for i in range(0, len(film.time), stride)],
         "held_out_from": -(-film.held_out_from // stride),
     }
-    return part_html("scene", picture, frames, caption)
+    return {"picture": picture, "frames": frames, "caption": caption}
 
 
 def choose_film(findings: Findings) -> Film:

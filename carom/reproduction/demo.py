@@ -1,7 +1,6 @@
 """The demonstration: a bouncing ball without a touch sensor, beside the paper's recipe with one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -13,11 +12,13 @@ from matplotlib.figure import Figure
 from carom.data import Recording, simulate
 from carom.digits import MISSING
 from carom.estimation import Settings, fit_recording
-from carom.evaluation import contact_score, fit_oracle, paper_rmse
-from carom.evaluation.results import wide, write_results
+from carom.evaluation import fit_oracle, paper_rmse
+from carom.evaluation.results import tidy_rows, wide, write_results
 from carom.evaluation.tables import Table, arrange, cell, median_text, tabulate
+from carom.execution.executor import ProgressCallback
 from carom.models import CDLagrangeNetwork, Forecast, forecast
 from carom.plotting.style import DATA, figure_style, line
+from carom.reproduction.scores import score_impacts, single
 from carom.storage.atomic import atomic_write
 from carom.systems import BouncingBall
 from carom.training import TrainingSettings, train
@@ -28,83 +29,59 @@ SETTINGS = TrainingSettings(
     epochs=600, learning_rate=1e-2, schedule="cosine", l2=1e-4, reduction="sum", contact_inputs="observed"
 )
 CAROM = "recipe carom, start given, no touch, e and floor unknown"
-PAPER, ORACLE = "recipe paper, with touch", "oracle"
-
-
-@dataclass(frozen=True)
-class DemoRow:
-    """One line of the table: a model, its error on the recorded span, and its bounces on time of all."""
-
-    model: str
-    error: float
-    on_time: int | None
-    bounces: int | None
-    seconds: float | None
+PAPER, ORACLE = "recipe paper, with touch", "oracle: true equations, g fitted"
 
 
 def run_demo(
-    folder: Path, *, seed: int = 0, progress: Callable[[str, float], None] | None = None
-) -> tuple[list[DemoRow], tuple[str, ...], Path]:
-    """Fit the paper's noisy ball by both recipes: the table, the parameters in words, the figure's path."""
+    folder: Path, *, seed: int = 0, progress: ProgressCallback = lambda share: None
+) -> tuple[pl.DataFrame, tuple[str, ...], Path]:
+    """Fit the paper's noisy ball by both recipes: tidy rows, the parameters in words, the figure's path."""
     ball = BouncingBall(radius=0.01)
     truth = ball.exact(ball.start, np.arange(STEPS + 1) * STEP_SIZE)
     recording = simulate(ball, steps=STEPS, step_size=STEP_SIZE, noise=NOISE, seed=seed)
-    report = progress or (lambda name, share: None)
     # Released from rest at a known height, from which forecasts are scored too; all else is estimated.
     settings = Settings(learn=("restitution", "surfaces"))
     latent = fit_recording(recording, settings, starts=[ball.start], seed=seed)
-    report(CAROM, 1.0)
+    progress(0.5)
     # With a rate that decays, so that the result does not hang on the epoch at which training stops.
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
-    windowed = train(untrained, recording, SETTINGS, seed=seed, progress=lambda share: report(PAPER, share))
-    start = jax.tree.map(lambda x: x.astype(jnp.float32), ball.start)
-    forecasts = {CAROM: forecast(latent.model, start, STEPS), PAPER: forecast(windowed.model, start, STEPS)}
-    seconds = {CAROM: latent.seconds, PAPER: windowed.seconds}
-    rows = [
-        DemoRow(name, paper_rmse(motion, truth), *_bounces(motion, truth), seconds[name])
-        for name, motion in forecasts.items()
-    ]
+    windowed = train(
+        untrained, recording, SETTINGS, seed=seed, progress=lambda share: progress((1 + share) / 2)
+    )
+    rows, forecasts = [], {}
+    for name, fit in ((CAROM, latent), (PAPER, windowed)):
+        forecasts[name] = motion = forecast(fit.model, single(ball.start), STEPS)
+        found = score_impacts(motion, truth.contact)
+        metrics = {"error": paper_rmse(motion, truth), "bounces": found.true_events, "seconds": fit.seconds}
+        metrics["on_time"] = found.true_events - found.missed - found.mistimed
+        rows += tidy_rows({"experiment": "demo", "model": name, "seed": seed}, metrics)
     # A narrow range is enough: these data determine g to about a hundredth.
     oracle = fit_oracle(ball, recording, bounds={"gravity": (9.6, 10.0)})
-    best = oracle.system.exact(ball.start, truth.time)
-    rows.append(DemoRow(f"{ORACLE}: true equations, g fitted", paper_rmse(best, truth), None, None, None))
-    slopes = {CAROM: latent.model.slope, PAPER: windowed.model.potential.gradient}
+    error = paper_rmse(oracle.system.exact(ball.start, truth.time), truth)
+    rows += tidy_rows({"experiment": "demo", "model": ORACLE, "seed": seed}, {"error": error})
     path = folder / "ball.png"
+    slopes = {CAROM: latent.model.slope, PAPER: windowed.model.potential.gradient}
     _draw(path, truth, recording, forecasts, slopes)
-    write_results(
-        folder / "demo.json",
-        [
-            {"experiment": "demo", "model": row.model, "seed": seed, "metric": metric, "value": value}
-            for row in rows
-            for metric, value in vars(row).items()
-            if metric != "model" and value is not None
-        ],
-        command="carom demo" + (f" --seed {seed}" if seed else ""),
-    )
-    return rows, tuple(parameter.words for parameter in latent.parameters), path
+    command = "carom demo" + (f" --seed {seed}" if seed else "")
+    results = write_results(folder / "demo.json", rows, command=command)
+    return results.rows, tuple(parameter.words for parameter in latent.parameters), path
 
 
 def demo_table(rows: pl.DataFrame) -> Table:
-    """What the demonstration prints, from the results that it has stored."""
+    """What the demonstration prints and the README shows."""
     # As stored, rows are sorted by the names of models, and the oracle comes first.
     fits = arrange(wide(rows), model=[CAROM, PAPER])
     return tabulate(
         fits,
         {"model": "model"},
         {"forecast error": cell("error", median_text), "bounces on time": _on_time},
-        caption="",
+        caption=f"A ball dropped from 10 m, four bounces, noise {NOISE} on positions and velocities.",
     )
 
 
 def _on_time(group: pl.DataFrame) -> str:
     on_time, bounces = group["on_time"][0], group["bounces"][0]
     return MISSING if bounces is None else f"{on_time:.0f} of {bounces:.0f}"
-
-
-def _bounces(predicted: Forecast, truth: Trajectory) -> tuple[int, int]:
-    """Bounces on time, and those in truth."""
-    score = contact_score(np.asarray(predicted.contact[:, 0]) > 0.5, truth.contact[:, 0])
-    return score.true_events - score.missed - score.mistimed, score.true_events
 
 
 def _draw(

@@ -45,18 +45,13 @@ def fit_metrics(fit: Fit) -> Metrics:
     return _known(
         {
             "failed": fit.failed,
-            "contacts_by_gap": fit.by_gap,
-            "cd_lagrange": fit.model.stepper.name == "cd_lagrange",
             "fitted_runs": len(found),
             "found_impacts": sum(found),
             "runs_with_one_impact": found.count(1),
             "set_aside": sum(not impacts.explained for impacts in fit.impacts),
-            "warnings": len(fit.diagnostics.messages),
             "excess": fit.diagnostics.excess,
-            "autocorrelation": fit.diagnostics.autocorrelation,
             "near_impacts": fit.diagnostics.near_impacts,
             "position_noise": fit.noise[0],
-            "velocity_noise": fit.noise[1],
             "seconds": fit.seconds,
         }
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import polars as pl
 
@@ -13,7 +13,7 @@ from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
 from carom.execution.executor import AbstractExecutor, ProgressCallback
 from carom.execution.tasks import Task, local_executor, run_tasks
-from carom.reproduction.bodies.run import bodies_tasks, write_bodies_figures
+from carom.reproduction.bodies.run import bodies_tasks
 from carom.reproduction.bodies.tables import restitution_table
 from carom.reproduction.measured import tables as measured
 from carom.reproduction.measured.figures import write_measured_figures
@@ -21,14 +21,12 @@ from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, PROTOCOLS, REPORTED_SEED, Protocol
 from carom.reproduction.paper.figures import write_figures
-from carom.reproduction.paper.report import write_report
 from carom.reproduction.paper.run import paper_tasks, plan
-from carom.reproduction.paper.tables import fits_of, overview_table
-from carom.reproduction.recipe.classifier import classifier_tasks
+from carom.reproduction.paper.tables import fits_of, overview_table, paper_page
 from carom.reproduction.recipe.configuration import plan_grid
 from carom.reproduction.recipe.run import experiment_tasks, grid_tasks
-from carom.reproduction.recipe.tables import classifier_table, errors_table, grid_table, write_grid_figure
-from carom.storage.atomic import locked, make_folder, remove_leftovers
+from carom.reproduction.recipe.tables import errors_table, grid_table, write_grid_figure
+from carom.storage.atomic import locked, make_folder, remove_leftovers, write_whole
 
 FIGURES = "figures"
 QUICK_SHARE = 0.02
@@ -41,7 +39,7 @@ class Request(NamedTuple):
     Arguments:
         names: beginnings of names of experiments or models; all where there are none.
         seeds: of noise, initial weights and minibatches; of measured recordings, of random crops.
-        protocols: of the paper's experiments.
+        protocol: of the paper's experiments.
         ablations: whether ablations and claims are run too, where no names are given.
         quick: whether training is shortened, to see that everything works.
         data: the folder of measured recordings.
@@ -50,7 +48,7 @@ class Request(NamedTuple):
 
     names: tuple[str, ...] = ()
     seeds: Sequence[int] = range(REPORTED_SEED, REPORTED_SEED + 5)
-    protocols: tuple[Protocol, ...] = PROTOCOLS
+    protocol: Protocol | Literal["all"] = "all"
     ablations: bool = False
     quick: bool = False
     data: Path | None = None
@@ -65,8 +63,8 @@ class Subject:
         file: name of the file of results.
         tasks: given a request and the folder of finished tasks; each returns {"rows": tidy rows}.
         table: what the terminal shows.
-        draw: figures and pages, from results, the request, the folder of finished tasks and the output's, by
-            the executor that has run the tasks.
+        draw: figures and a page, from results, the folder of finished tasks and that of figures, by the
+            executor that has run the tasks.
         first_seed: of reported numbers.
         named: whether it can be restricted to names.
         options: the options that not every subject has.
@@ -75,13 +73,15 @@ class Subject:
     file: str
     tasks: Callable[[Request, Path], Sequence[Task]]
     table: Callable[[pl.DataFrame], Table]
-    draw: Callable[[Results, Request, Path, Path, AbstractExecutor], object] | None = None
+    draw: Callable[[Results, Path, Path, AbstractExecutor], object] | None = None
     first_seed: int = 0
     named: bool = False
     options: tuple[str, ...] = ()
 
 
-def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallback | None = None) -> Results:
+def reproduce(
+    name: str, request: Request, out: Path, *, progress: ProgressCallback = lambda fraction: None
+) -> Results:
     """Run what is not yet finished of a subject, write its results, and draw its figures.
 
     Arguments:
@@ -92,6 +92,7 @@ def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallb
         progress: called with the fraction of the work done.
     """
     subject = SUBJECTS[name]
+    _require_possible(name, request)
     # Planned before anything is written: a wrong name leaves no folder behind.
     tasks = subject.tasks(request, out / name)
     # The same processes draw: new ones would import everything, and start a GPU, once more.
@@ -109,7 +110,7 @@ def reproduce(name: str, request: Request, out: Path, *, progress: ProgressCallb
         )
         if subject.draw is not None:
             make_folder(out / FIGURES)
-            subject.draw(results, request, folder, out, executor)
+            subject.draw(results, folder, out / FIGURES, executor)
     return results
 
 
@@ -128,25 +129,19 @@ def output_folder(out: Path, name: str) -> Iterator[Path]:
 def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     # Ablations and claims take as long as all else; without names they are run on request only.
     known = ALL if request.names or request.ablations else EXPERIMENTS
-    trials = plan(find_names(request.names, known), request.protocols, request.seeds)
+    protocols = PROTOCOLS if request.protocol == "all" else (request.protocol,)
+    trials = plan(find_names(request.names, known), protocols, request.seeds)
     if not trials:
         raise InputError("These experiments are not run under this protocol; leave --protocol out.")
     return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
 
 
-def _draw_paper(
-    results: Results, request: Request, folder: Path, out: Path, executor: AbstractExecutor
-) -> None:
-    fits, figures = fits_of(results.rows), out / FIGURES
-    printed = pl.col("experiment").is_in(list(EXPERIMENTS))
-    # Drawing takes as long as some trainings: pictures are shared out too. All ablations are one.
-    parts = [*fits.filter(printed).partition_by("experiment", "protocol"), fits.filter(~printed)]
-    run_tasks([Task(_draw_part, (part, folder, figures)) for part in parts], executor=executor)
-    write_report(results, figures, out / "paper.html", quick=request.quick)
-
-
-def _draw_part(fits: pl.DataFrame, folder: Path, figures: Path, report: ProgressCallback) -> None:
-    write_figures(fits, folder, figures)
+def _draw_paper(results: Results, folder: Path, figures: Path, executor: AbstractExecutor) -> None:
+    fits = fits_of(results.rows).filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
+    # Drawing takes as long as some trainings: pictures are shared out too.
+    parts = fits.partition_by("experiment", "protocol")
+    run_tasks([Task(write_figures, (part, folder, figures)) for part in parts], executor=executor)
+    write_whole(figures.parent / "paper.md", paper_page(results))
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -171,53 +166,30 @@ SUBJECTS: dict[str, Subject] = {
             plan_grid(request.names, quick=request.quick), request.seeds, folder
         ),
         grid_table,
-        lambda results, request, folder, out, executor: write_grid_figure(results.rows, out / FIGURES),
+        lambda results, folder, figures, executor: write_grid_figure(results.rows, figures),
         named=True,
         options=("--quick",),
-    ),
-    "classifier": Subject(
-        "classifier.json", lambda request, folder: classifier_tasks(request.seeds, folder), classifier_table
     ),
     "bodies": Subject(
         "bodies.json",
         lambda request, folder: bodies_tasks(request.seeds, folder),
         restitution_table,
-        lambda results, request, folder, out, executor: write_bodies_figures(out / FIGURES),
     ),
     "measured": Subject(
         "measured.json",
         lambda request, folder: measured_tasks(measured_directory(request.data), request.seeds, folder),
         measured.errors_table,
-        lambda results, request, folder, out, executor: write_measured_figures(
-            results.rows, folder, out / FIGURES
-        ),
+        lambda results, folder, figures, executor: write_measured_figures(results.rows, folder, figures),
         options=("--data",),
     ),
 }
 """By the name that `carom reproduce` takes."""
 
 
-def find_subject(
-    names: tuple[str, ...], *, recipe: str = "paper", grid: bool = False
-) -> tuple[str, tuple[str, ...]]:
-    """The subject that the first of some names is, and the other names.
-
-    Example:
-        >>> find_subject(("grid", "oracle")), find_subject(("ball",)), find_subject((), recipe="carom")
-        (('grid', ('oracle',)), ('paper', ('ball',)), ('recipe', ()))
-    """
-    if names and names[0] in SUBJECTS:
-        subject, names = names[0], names[1:]
-    else:
-        # Without a subject the names are experiments, as they were before there were subjects.
-        subject = "grid" if grid else "recipe" if recipe == "carom" else "paper"
-    if names and not SUBJECTS[subject].named:
-        raise InputError(f"The subject {subject} is always run whole; leave the name {names[0]} out.")
-    return subject, names
-
-
-def require_options(name: str, request: Request) -> None:
-    """Refuse options that a subject does not have."""
+def _require_possible(name: str, request: Request) -> None:
+    """Refuse names and options that a subject does not have."""
+    if request.names and not SUBJECTS[name].named:
+        raise InputError(f"The subject {name} is always run whole; leave the name {request.names[0]} out.")
     for option in _given(request):
         if option.split()[0] not in SUBJECTS[name].options:
             raise InputError(f"{option.split()[0]} is not an option of the subject {name}; leave it out.")
@@ -239,9 +211,8 @@ def command_line(name: str, request: Request) -> str:
 
 def _given(request: Request) -> list[str]:
     """The options of a request that not every subject has, as they are typed."""
-    protocol = request.protocols[0] if len(request.protocols) == 1 else "both"
     options = {
-        f"--protocol {protocol}": request.protocols != PROTOCOLS,
+        f"--protocol {request.protocol}": request.protocol != "all",
         "--ablations": request.ablations,
         "--quick": request.quick,
         "--data FOLDER": request.data is not None,

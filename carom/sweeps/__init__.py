@@ -1,1 +1,1 @@
-"""Many fits: a grid or a study of options, on local processes or a cluster."""
+"""Many fits: a grid of options, on local processes or a cluster."""

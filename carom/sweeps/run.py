@@ -3,15 +3,16 @@
 import json
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 import carom
 from carom.data import read_described
+from carom.digits import finite
 from carom.errors import InputError
 from carom.evaluation import score_held_out
 from carom.execution.executor import AbstractExecutor, ProgressCallback
@@ -27,7 +28,7 @@ from carom.storage.atomic import (
     remove_leftovers,
     write_whole,
 )
-from carom.sweeps.planning import OptunaStudy, Planner, SweepFit, Trial, data_fingerprint
+from carom.sweeps.planning import SweepFit, data_fingerprint, plan_sweep
 from carom.sweeps.sweep_file import Sweep
 
 ROWS = "rows"
@@ -74,8 +75,7 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
     }
     if not reason:
         finished = load_fit_directory(out / fit.name)
-        numbers = _numbers(finished)
-        row["numbers"] = {name: x if x is None or math.isfinite(x) else None for name, x in numbers.items()}
+        row["numbers"] = finite(_numbers(finished))
         # From the directory, not from memory: a fit found complete is scored alike.
         if finished.split.held_out:
             error = score_held_out(
@@ -126,18 +126,16 @@ def _numbers(fit: FitDirectory) -> dict[str, float | None]:
 TABLE, RESULTS, TIMING = "table.csv", "results.json", "timing.json"
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the table: a fit, its row, and its trial in a study."""
+class Line(NamedTuple):
+    """A line of the table: a fit and its row."""
 
     fit: SweepFit
     row: Row
-    trial: int | None = None
 
     @property
-    def varied(self) -> dict[str, Any]:
+    def varied(self) -> Mapping[str, Any]:
         """What distinguishes this fit from the others, by column of the table."""
-        return ({} if self.trial is None else {"trial": self.trial}) | dict(self.fit.varied)
+        return self.fit.varied
 
 
 @dataclass(frozen=True)
@@ -145,13 +143,11 @@ class SweepResult:
     """The results of a sweep.
 
     Arguments:
-        lines: in the order of the sweep file or of the trials, whichever fit ended first.
-        trials: those of a study.
+        lines: in the order of the sweep file, whichever fit ended first.
         made: number of fits made by this command; the others were stored.
     """
 
     lines: tuple[Line, ...]
-    trials: tuple[Trial, ...]
     made: int
 
     @property
@@ -164,12 +160,6 @@ class SweepResult:
         """Lines with an error, the least first."""
         scored = [line for line in self.lines if line.row["error"] is not None]
         return tuple(sorted(scored, key=lambda line: line.row["error"]))
-
-    @property
-    def best_trial(self) -> Trial | None:
-        """The trial with the least mean error."""
-        known = [(trial.value, trial.number) for trial in self.trials if trial.value is not None]
-        return self.trials[min(known)[1]] if known else None
 
     def write(self, out: Path) -> None:
         """Write `table.csv`, `results.json` and `timing.json`.
@@ -184,8 +174,6 @@ class SweepResult:
             "versions": {"carom": carom.__version__},
             "devices": sorted({line.row["device"] for line in self.lines}),
         }
-        if self.trials:
-            document["trials"] = [vars(trial) for trial in self.trials]
         kept = ("run", "recording", "error", "numbers", "reason")
         document["fits"] = [
             {name: line.row[name] for name in kept} | {"seed": line.fit.options.seed, "varied": line.varied}
@@ -241,72 +229,22 @@ def run_sweep(
         out: the directory of the sweep.
         executor: what makes the fits; not started where all are stored.
         again: repeat fits that ended without an error.
-        progress: called with the fraction of all fits that is done.
+        progress: called with the fraction of the missing fits that is done.
     """
     # Reads every recording, so that wrong ones are refused before any worker starts.
-    planner = Planner(sweep)
-    if sweep.study is None:
-        grid, study = planner.grid(), None
-        total = len(grid)
-    else:
-        planner.require_search_space()
-        grid, study = [], OptunaStudy(sweep.study)
-        total = sweep.study.trials * len(sweep.recordings) * len(sweep.seeds)
+    fits = plan_sweep(sweep)
     with folder_made(out / ROWS), locked(out):
-        work = _Work(out, executor, again, total, progress)
-        lines, trials = list(map(Line, grid, work.rows(grid))), []
-        for batch in study.batches() if study else ():
-            assert study
-            fits = [(trial, fit) for trial in batch for fit in planner.fits(trial.varied)]
-            rows = work.rows([fit for _, fit in fits])
-            new = [Line(fit, row, trial.number) for (trial, fit), row in zip(fits, rows, strict=True)]
-            for trial in batch:
-                errors = [line.row["error"] for line in new if line.trial == trial.number]
-                trials.append(study.report(trial, errors))
-            lines += new
-        result = SweepResult(tuple(lines), tuple(trials), work.made)
+        tasks, stored = [fit_task(fit, out) for fit in fits], 0
+        for task in tasks:
+            row = stored_result(task)
+            if row is not None and again and row["reason"] and task.path is not None:
+                task.path.unlink()
+            elif row is not None:
+                stored += 1
+        rows = run_tasks(tasks, executor=executor, progress=progress)
+        result = SweepResult(tuple(map(Line, fits, rows)), len(fits) - stored)
         # Temporary files of workers that were killed; none is running any more.
         for directory in (out, out / ROWS):
             remove_leftovers(directory)
         result.write(out)
         return result
-
-
-@dataclass
-class _Work:
-    """The rows of a sweep, stored or to be made."""
-
-    out: Path
-    executor: AbstractExecutor
-    again: bool
-    total: int
-    progress: ProgressCallback
-    made: int = 0
-    done: int = 0
-    seen: set[str] = field(default_factory=set)
-    """Fingerprints of fits: a study may suggest the same one twice, and one repetition is enough."""
-
-    def rows(self, fits: Sequence[SweepFit]) -> list[Row]:
-        """The rows of some fits in their order; a fit that is there twice is made once."""
-        # By fingerprint, as a study may suggest the same values twice in a batch.
-        tasks = {fit.fingerprint: fit_task(fit, self.out) for fit in fits}
-        stored = {mark: row for mark, task in tasks.items() if (row := stored_result(task)) is not None}
-        if self.again:
-            for mark in [m for m, row in stored.items() if row["reason"] and m not in self.seen]:
-                del stored[mark]
-                (self.out / ROWS / f"{mark[:20]}.json").unlink()
-        missing = [task for mark, task in tasks.items() if mark not in stored]
-        begin = self.done + len(fits) - len(missing)
-
-        def report(fraction: float) -> None:
-            self.progress((begin + fraction * len(missing)) / self.total)
-
-        report(0.0)
-        for task, row in zip(
-            missing, run_tasks(missing, executor=self.executor, progress=report), strict=True
-        ):
-            stored[task.fingerprint] = row
-        self.made += len(missing)
-        self.done += len(fits)
-        self.seen |= tasks.keys()
-        return [stored[fit.fingerprint] for fit in fits]

@@ -3,14 +3,13 @@
 The tables with options of a fit are made from the one declaration of these options, `carom.fits.options`.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pydantic
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from carom.data.io import toml_file as toml
 from carom.errors import MAXIMUM_SEED
@@ -18,7 +17,7 @@ from carom.execution.cluster import ClusterSettings
 from carom.fits.options import OPTIONS
 from carom.validation import declared_types
 
-MAXIMUM_SEEDS, MAXIMUM_TRIALS = 10_000, 100_000
+MAXIMUM_SEEDS = 10_000
 
 
 def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -80,28 +79,6 @@ class _Options(toml.TomlTable):
                 yield prefix + name, value
 
 
-Number = TypeVar("Number", int, float)
-
-
-class Range(toml.TomlTable, Generic[Number]):
-    """Numbers from `low` to `high`, sampled uniformly, or uniformly in their logarithm."""
-
-    low: Number
-    high: Number
-    log: toml.Flag = False
-
-    @pydantic.model_validator(mode="after")
-    def _require_order(self):
-        if (
-            not self.low < self.high
-            or (self.log and self.low <= 0)
-            or not math.isfinite(self.high - self.low)
-        ):
-            more = ", both greater than 0" if self.log else ""
-            raise ValueError(f"write low less than high{more}, not {self.low:g} and {self.high:g}")
-        return self
-
-
 def _value(kind: Any) -> Any:
     """The type of a value of an option in a file, strict where Python's own is not."""
     if get_origin(kind) is tuple:
@@ -112,19 +89,6 @@ def _value(kind: Any) -> Any:
 def _values(kind: Any) -> Any:
     """As `_value`, for a list of values to try."""
     return Annotated[tuple[_value(kind), ...], Field(min_length=1), AfterValidator(_distinct)]
-
-
-def _search_space(kind: Any) -> Any:
-    """As `_value`, for a list of values to try or a range of numbers."""
-    if kind not in (int, float):
-        return _values(kind)
-    listed, within = TypeAdapter(_values(kind)), TypeAdapter(Range[_value(kind)])  # pyright: ignore
-
-    # Not a union of the two, whose errors would be those of both.
-    def read(value: object) -> object:
-        return (within if isinstance(value, Mapping) else listed).validate_python(value)
-
-    return Annotated[Any, BeforeValidator(read)]
 
 
 def _table(kinds: Mapping[str, Any], accepted: Callable[[Any], Any]) -> Any:
@@ -139,23 +103,7 @@ def _table(kinds: Mapping[str, Any], accepted: Callable[[Any], Any]) -> Any:
 
 
 _KINDS = {name: option.type for name, option in OPTIONS.items() if name not in ("hold_out", "seed")}
-FitTable, GridTable, RangesTable = (_table(_KINDS, declare) for declare in (_value, _values, _search_space))
-
-
-class Study(toml.TomlTable):
-    """`[study]`: trials that Optuna suggests."""
-
-    trials: toml.Whole = Field(ge=1, le=MAXIMUM_TRIALS, description="number of trials")
-    seed: _SEED = Field(default=0, description="of the sampler")
-    # Not the number of workers: the study would depend on the machine.
-    batch: toml.Whole = Field(default=4, ge=1, le=1000, description="trials suggested at a time")
-    sampler: Literal["tpe", "random"] = Field(default="tpe", description="tpe learns from earlier trials")
-    ranges: RangesTable = Field()  # pyright: ignore[reportInvalidTypeForm]
-
-    @property
-    def space(self) -> dict[str, Range | tuple[Any, ...]]:
-        """A range or a list of choices for every option that varies."""
-        return dict(self.ranges.given())
+FitTable, GridTable = (_table(_KINDS, declare) for declare in (_value, _values))
 
 
 class _Document(toml.TomlTable):
@@ -164,7 +112,6 @@ class _Document(toml.TomlTable):
     sweep: SweepTable
     fit: FitTable = Field(default_factory=FitTable)  # pyright: ignore[reportInvalidTypeForm]
     grid: GridTable = Field(default_factory=GridTable)  # pyright: ignore[reportInvalidTypeForm]
-    study: Study | None = None
     cluster: ClusterSettings = ClusterSettings()
 
     @property
@@ -175,14 +122,6 @@ class _Document(toml.TomlTable):
     @pydantic.model_validator(mode="after")
     def _require_consistent(self):
         varied = {name for grid in self.grids for name in grid}
-        if self.study is not None:
-            if varied:
-                raise ValueError("a sweep is a grid or a study; write [grid] or [study]")
-            if not self.study.space:
-                raise ValueError("[study.ranges]: nothing varies; write hidden = {low = 8, high = 64}")
-            if self.sweep.hold_out == 0:
-                raise ValueError("[sweep], hold_out: a study needs held-out data; write more than 0")
-            varied = self.study.space.keys()
         for name, _ in self.fit.given():
             if name in varied:
                 raise ValueError(f"[fit], {name}: the option varies too; write it in one of the two tables")
@@ -207,7 +146,6 @@ class Sweep:
         seeds: of every fit.
         fixed: options that all fits have.
         grids: options that vary, with their values; each grid is the product of these.
-        study: what there is instead of grids.
         cluster: where fits are made.
     """
 
@@ -218,13 +156,11 @@ class Sweep:
     seeds: tuple[int, ...]
     fixed: Mapping[str, Any]
     grids: tuple[Mapping[str, tuple[Any, ...]], ...]
-    study: Study | None
     cluster: ClusterSettings
 
     def reseeded(self, seed: int) -> "Sweep":
         """The same with a number added to every seed."""
-        study = self.study and self.study.model_copy(update={"seed": self.study.seed + seed})
-        return replace(self, seeds=tuple(seed + own for own in self.seeds), study=study)
+        return replace(self, seeds=tuple(seed + own for own in self.seeds))
 
 
 def read_sweep_file(path: Path) -> Sweep:
@@ -246,7 +182,6 @@ def read_sweep_file(path: Path) -> Sweep:
         sweep.seeds,
         dict(document.fit.given()),
         tuple(map(_ordered, document.grids, written)),
-        document.study,
         document.cluster,
     )
 

@@ -387,16 +387,15 @@ def test_installed_command_refuses_with_status_2(tmp_path):
 
 
 def test_grid_by_command(tmp_path, capsys):
-    options = ["--recipe", "carom", "--grid", "--quick", "--runs", "2", "--workers", "1"]
-    command = ["reproduce", "oracle", *options]
-    main([*command, "--out", str(tmp_path), "--json"])
+    command = ["reproduce", "grid", "oracle", "--quick", "--runs", "2", "--out", str(tmp_path)]
+    main([*command, "--workers", "1", "--json"])
     results = read_results(tmp_path / "grid.json")
     assert json.loads(capsys.readouterr().out)["rows"] == results.rows.height
     assert results.header["command"] == "carom reproduce grid oracle --runs 2 --quick"
     fits = wide(results.rows).filter(model="oracle")
     assert fits.group_by("noise", "bounces").len()["len"].to_list() == [2, 2, 2, 2]
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"grid.png", "grid.svg"}
-    main(["reproduce", "grid", "oracle", "--quick", "--runs", "2", "--out", str(tmp_path)])
+    main(command)
     assert "grid.json has every number" in capsys.readouterr().out
 
 

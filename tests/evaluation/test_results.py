@@ -1,6 +1,5 @@
 """Files of results: what is written is read, and what does not follow the schema is refused in a sentence."""
 
-import json
 import math
 
 import numpy as np
@@ -40,9 +39,6 @@ def test_what_is_written_is_read_sorted_and_rounded(tmp_path):
     ("row", "message"),
     [
         ({"experiment": "ball", "metric": "error"}, "row 2: every row needs"),
-        (BALL | {"metric": "error", "value": "small"}, "row 2: value cannot be 'small'"),
-        (BALL | {"seed": "one", "metric": "error", "value": 1.0}, "row 2: seed cannot be 'one'"),
-        (BALL | {"Noise": 1.0, "metric": "error", "value": 1.0}, "row 2: Noise cannot be"),
         (BALL | {"metric": "missed", "value": 3}, "row 2: another row has the same keys"),
         (BALL | {"metric": "seed", "value": 3}, "seed is both a key and a metric"),
     ],
@@ -52,21 +48,3 @@ def test_wrong_rows_are_refused_before_anything_is_written(row, message, tmp_pat
     with pytest.raises(InputError, match=message):
         write_results(path, [BALL | {"metric": "missed", "value": 2}, row], command="carom reproduce")
     assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "the file cannot be read"),
-        ("[" * 100_000, "the file cannot be read"),
-        ("[1]", "object with a list"),
-        (json.dumps({"rows": []}), "lacks the entry command"),
-        (json.dumps({"command": "", "units": [], "rows": []}), "has the entry units"),
-    ],
-)
-def test_other_files_are_refused(text, message, tmp_path):
-    path = tmp_path / "paper.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message) as refusal:
-        read_results(path)
-    assert "\n" not in str(refusal.value)

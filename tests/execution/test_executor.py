@@ -13,7 +13,7 @@ import pytest
 
 from carom.errors import InputError
 from carom.execution.executor import LocalExecutor, available_cores
-from carom.execution.tasks import Task, checkpoint_directory, run_tasks
+from carom.execution.tasks import Task, checkpoint_directory, local_executor, run_tasks
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,41 +66,46 @@ def cores(progress) -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def run_in(workers: int, tasks: list[Task], **options):
+    with local_executor(workers, len(tasks)) as executor:
+        return run_tasks(tasks, executor=executor, **options)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_are_in_the_order_of_the_tasks(workers):
     reported = []
     tasks = [Task(square, (number,), weight) for number, weight in ((1, 2.0), (2, 5.0), (3, 3.0))]
-    results = run_tasks(tasks, workers=workers, progress=reported.append)
+    results = run_in(workers, tasks, progress=reported.append)
     assert [value for value, _ in results] == [1, 4, 9]
     assert (os.getpid() in {process for _, process in results}) == (workers == 1)
     assert reported[-1] == pytest.approx(1.0)
     assert reported == sorted(reported)
-    assert run_tasks([], workers=workers) == []
+    assert run_in(workers, []) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_errors_reach_the_caller(workers):
     with pytest.raises(InputError, match="cannot be done"):
-        run_tasks([Task(refuse), Task(square, (2,))], workers=workers)
+        run_in(workers, [Task(refuse), Task(square, (2,))])
 
 
 def test_unpicklable_errors_and_results_reach_the_caller():
     with pytest.raises(RuntimeError, match="UnpicklableError: 1 and 2"):
-        run_tasks([Task(raise_unpicklable), Task(square, (2,))], workers=2)
+        run_in(2, [Task(raise_unpicklable), Task(square, (2,))])
     with pytest.raises((RuntimeError, AttributeError, pickle.PicklingError), match="lambda"):
-        run_tasks([Task(return_unpicklable), Task(square, (2,))], workers=2)
+        run_in(2, [Task(return_unpicklable), Task(square, (2,))])
 
 
 def test_a_worker_that_dies_is_replaced_and_its_task_repeated(tmp_path):
     tasks = [Task(die_once, (str(tmp_path / "died"),)), *(Task(square, (number,)) for number in range(4))]
-    first, *rest = run_tasks(tasks, workers=2)
+    first, *rest = run_in(2, tasks)
     assert first == "done"
     assert [value for value, _ in rest] == [0, 1, 4, 9]
 
 
 def test_a_task_that_kills_every_worker_is_reported():
     with pytest.raises(InputError, match="4 worker processes were killed over the same task"):
-        run_tasks([Task(die), Task(square, (2,))], workers=2)
+        run_in(2, [Task(die), Task(square, (2,))])
 
 
 def test_workers_stay_for_the_next_tasks_and_end_with_the_executor(tmp_path):
@@ -117,14 +122,14 @@ def test_workers_stay_for_the_next_tasks_and_end_with_the_executor(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux" or len(available_cores()) < 2, reason="needs two cores and Linux")
 def test_workers_have_cores_of_their_own():
-    first, second = run_tasks([Task(cores), Task(cores)], workers=2)
+    first, second = run_in(2, [Task(cores), Task(cores)])
     assert first
     assert not {*first} & {*second}
 
 
 def test_workers_end_with_the_process_that_started_them(tmp_path):
     task = f"t.Task(t.sleep, ({str(tmp_path / 'pid')!r},))"
-    program = f"import tests.execution.test_executor as t; t.run_tasks([{task}, {task}], workers=2)"
+    program = f"import tests.execution.test_executor as t; t.run_in(2, [{task}, {task}])"
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
     deadline = time.monotonic() + 200
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():

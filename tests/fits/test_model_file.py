@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from carom.errors import InputError
-from carom.fits import load_model, read_notes, save_model
+from carom.fits import load_fitted_model, load_model, save_model
 from carom.models import forecast
 from carom.types import State
 from tests.models.conftest import BALL, KINDS, PLANE
@@ -28,7 +28,7 @@ def test_round_trip(name, scene, tmp_path):
     assert eqx.tree_equal(model, loaded)
     assert loaded.scene == model.scene
     assert loaded.step_size == model.step_size
-    assert read_notes(tmp_path / "model.safetensors") == {"seed": 3}
+    assert load_fitted_model(tmp_path / "model.safetensors")[1] == {"seed": 3}
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 

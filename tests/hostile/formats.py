@@ -314,7 +314,6 @@ FORMATS = {
     ),
     "checkpoint": Format(CHECKPOINT, checkpoints, SAFE, read_checkpoint),
     "task.json": Format("task.json", task_result, TEXT, lambda folder: read_result(folder / "task.json")),
-    "results.json": Format("paper.json", trials("paper.json"), TEXT, read_trials),
     "trial.npz": Format("cradle.text.CD-Lagrange.npz", trials("*.npz"), (inside_zip, *BINARY), read_trials),
     "measured: collisions": Format(CHECKS, measured(CHECKS), TEXT, read_air_track),
     "measured: pendulum": Format(

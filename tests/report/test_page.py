@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 
 from carom.contact_laws import SpeedDependentRestitution
 from carom.errors import InputError
-from carom.evaluation.tables import Table
 from carom.forces import LinearDamping
 from carom.models import Mechanism
-from carom.report import Section, list_html, render_page, table_html, write_report
+from carom.report import write_report
 from carom.report.charts import inline_svg
 from carom.report.findings import read_findings
 from carom.report.fit_page import parameter_table
@@ -218,15 +217,3 @@ def test_figures_of_one_page_do_not_share_names():
     ids = [set(re.findall(r'id="([^"]*)"', drawing)) for drawing in drawings]
     assert not ids[0] & ids[1]
     assert all("var(--model)" in drawing and "#0072b2" not in drawing for drawing in drawings)
-
-
-def test_any_page_can_be_made_of_sections():
-    table = Table("a < b", ("name", "value"), (("<i>", "1"), ("y", "–")))
-    sections = [Section("one", "One & two", ["5 < 6", table_html(table), list_html(["<u>"])])]
-    text = render_page("<t>", sections, heading="H", introduction=["intro"], footer=["<footer>"])
-    reader = Reader(text)
-    assert [a["href"] for a in reader.all("a")] == ["#one-section"]
-    assert {"class": "n", "scope": "col"} in reader.all("th")
-    assert not {"i", "u", "t"} & {tag for tag, _ in reader.elements}
-    words = " ".join(reader.text)
-    assert all(part in words for part in ("One & two", "5 < 6", "<i>", "<u>", "intro", "<footer>"))

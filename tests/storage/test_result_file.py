@@ -47,16 +47,14 @@ def test_what_was_changed_is_refused(change, tmp_path):
     ("folder", "command"),
     [
         ("paper", ["damped", "--quick"]),
-        ("grid", ["oracle", "--recipe", "carom", "--grid", "--quick"]),
-        ("classifier", ["classifier", "--recipe", "carom"]),
-        ("recipe", ["pendulum.exact", "--recipe", "carom"]),
+        ("grid", ["grid", "oracle", "--quick"]),
+        ("recipe", ["recipe", "pendulum.exact"]),
     ],
 )
 def test_a_damaged_result_of_a_reproduction_is_named(folder, command, tmp_path, capsys, monkeypatch):
     names = {
         "paper": "damped-pendulum.published.CD-Lagrange",
         "grid": "oracle.noise-0.bounces-1",
-        "classifier": "exact.bounces-1",
         "recipe": "pendulum.exact.seeds-0-0",
     }
     path = tmp_path / folder / f"{names[folder]}.json"

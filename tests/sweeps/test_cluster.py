@@ -12,8 +12,6 @@ from carom.errors import InputError
 from carom.execution import cluster as cluster_module
 from carom.execution.cluster import ClusterSettings, DaskExecutor, Slurm, run_on_worker, slurm_cluster
 from carom.execution.executor import LocalExecutor
-from carom.sweeps.planning import OptunaStudy
-from carom.sweeps.sweep_file import RangesTable, Study
 from tests.sweeps.conftest import SWEEP, run, tables
 
 dask = pytest.importorskip("dask", reason="distributed is not installed (extra cluster)")
@@ -79,14 +77,12 @@ def test_a_scheduler_that_does_not_answer_is_named(file, tmp_path, monkeypatch):
 
 
 def test_missing_packages_are_named(monkeypatch):
-    for name in ("distributed", "dask_jobqueue.slurm", "optuna"):
+    for name in ("distributed", "dask_jobqueue.slurm"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"distributed; install .*carom\[cluster\]"):
         next(DaskExecutor(ClusterSettings(scheduler="tcp://node1:1")).run([print], lambda *_: None))
     with pytest.raises(InputError, match=r"dask-jobqueue; install .*carom\[slurm\]"):
         slurm_cluster(Slurm())
-    with pytest.raises(InputError, match=r"optuna; install .*carom\[cluster\]"):
-        OptunaStudy(Study(trials=1, ranges=RangesTable(hidden=(4,))))
 
 
 def test_jobs_are_as_in_the_sweep_file():

@@ -10,7 +10,7 @@ from carom.errors import InputError
 from carom.fits import load_fit_directory
 from carom.fits.plan import FitPlan
 from carom.storage.atomic import locked
-from carom.sweeps.planning import Planner
+from carom.sweeps.planning import plan_sweep
 from carom.sweeps.run import TABLE, DataChangedError, fit_task, make_row
 from carom.sweeps.sweep_file import read_sweep_file
 from tests.sweeps.conftest import SWEEP, Here, run, tables
@@ -121,7 +121,7 @@ def test_what_only_this_machine_refuses_is_no_result(file, tmp_path, monkeypatch
 
 
 def test_data_that_change_or_cannot_be_seen_are_no_result(file, tmp_path):
-    fit = Planner(read_sweep_file(file)).grid()[0]
+    fit = plan_sweep(read_sweep_file(file))[0]
     with pytest.raises(InputError, match="a worker cannot see this path"):
         make_row(fit, tmp_path / "elsewhere", ignore)
     fit.recording.write_text(fit.recording.read_text().replace("1.", "1.0", 1))
@@ -133,7 +133,7 @@ def test_data_that_change_or_cannot_be_seen_are_no_result(file, tmp_path):
 
 
 def test_a_fit_that_another_process_is_making_is_awaited(file, tmp_path):
-    fit = Planner(read_sweep_file(file)).grid()[0]
+    fit = plan_sweep(read_sweep_file(file))[0]
     directory = tmp_path / fit.name
     directory.mkdir()
     began, released = threading.Event(), []

@@ -4,7 +4,7 @@ import pytest
 
 from carom.cli import main
 from carom.errors import InputError
-from carom.sweeps.planning import Planner
+from carom.sweeps.planning import plan_sweep
 from carom.sweeps.sweep_file import read_sweep_file
 from tests.data.test_bad_files import contents
 
@@ -20,11 +20,6 @@ epochs = 2
 [grid]
 hidden = [4, 6]
 """
-STUDY = (
-    GRID[: GRID.index("[grid]")]
-    + "[study]\ntrials = 3\n[study.ranges]\nlearning_rate = {low = 1e-3, high = 0.1}\n"
-)
-
 WRONG = {
     "[grid], hiden: there is no such key; did you mean hidden?": GRID.replace("hidden", "hiden"),
     "grids: there is no such table; did you mean grid?": GRID.replace("[grid]", "[grids]"),
@@ -55,20 +50,9 @@ WRONG = {
     "more than the 100000 allowed": GRID.replace("seeds = 2", "seeds = 10000").replace(
         "[4, 6]", f"{list(range(1, 30))}"
     ),
-    "a sweep is a grid or a study": GRID + STUDY[STUDY.index("[study]") :],
-    "[study], trials: the key is missing": STUDY.replace("trials = 3\n", ""),
-    "[study.ranges], learning_rate: write low less than high": STUDY.replace("0.1", "1e-4"),
-    "[study.ranges], schedule: write a list": STUDY.replace("learning_rate", "schedule"),
     "[[grid]] 2, hiden: there is no such key": GRID.replace(
         "[grid]", "[[grid]]\nhidden = [4]\n[[grid]]\nhiden = [6]"
     ),
-    "[study.ranges], learning_rate: write a list, not 0.1": STUDY.replace("{low = 1e-3, high = 0.1}", "0.1"),
-    "[study.ranges], epochs, low: write a whole number": STUDY.replace("epochs = 2", "").replace(
-        "learning_rate = {low = 1e-3, high = 0.1}", "epochs = {low = 1.5, high = 3}"
-    ),
-    "[study.ranges], learning_rate, hihg: there is no such key": STUDY.replace("high", "hihg"),
-    "fit learning_rate=0,seed=0: `learning_rate` must be a number greater than 0": STUDY.replace("1e-3", "0"),
-    "[sweep], hold_out: a study needs held-out data": STUDY.replace("seeds = 2", "hold_out = 0"),
     "[cluster], worker: there is no such key; did you mean workers?": GRID + "[cluster]\nworker = 2\n",
     "[cluster], scheduler: write an address": GRID + '[cluster]\nscheduler = "node1"\n',
     "[cluster]: an existing scheduler has workers": GRID
@@ -100,7 +84,7 @@ def file(file):
 
 
 def test_fits_come_in_the_order_of_the_file(file):
-    fits = Planner(read_sweep_file(file)).grid()
+    fits = plan_sweep(read_sweep_file(file))
     assert [(fit.varied["hidden"], fit.varied["seed"]) for fit in fits] == [
         (4, 0),
         (4, 1),
@@ -113,9 +97,9 @@ def test_fits_come_in_the_order_of_the_file(file):
 
 def test_dashes_are_as_good_as_underscores(file):
     file.write_text(GRID.replace("hidden", "learning_rate").replace("[4, 6]", "[1, 0.5]"))
-    before = Planner(read_sweep_file(file)).grid()
+    before = plan_sweep(read_sweep_file(file))
     file.write_text(file.read_text().replace("learning_rate", "learning-rate"))
-    assert Planner(read_sweep_file(file)).grid() == before
+    assert plan_sweep(read_sweep_file(file)) == before
 
 
 def test_several_grids_are_one_after_the_other(file):
@@ -123,7 +107,7 @@ def test_several_grids_are_one_after_the_other(file):
     grids = '[[grid]]\nrecipe = ["carom"]\nlearn = [["surfaces"], ["restitution", "surfaces"]]\n'
     grids += '[[grid]]\nrecipe = ["paper"]\n'
     file.write_text(text[: text.index("[grid]")] + grids)
-    fits = Planner(read_sweep_file(file)).grid()
+    fits = plan_sweep(read_sweep_file(file))
     assert [fit.options.learn for fit in fits] == [("surfaces",), ("restitution", "surfaces"), None]
     assert [fit.name.rpartition("-")[0] for fit in fits] == [
         "recipe=carom,learn=surfaces",
@@ -133,10 +117,10 @@ def test_several_grids_are_one_after_the_other(file):
 
 
 def test_another_recording_is_another_fit(file):
-    before = {fit.fingerprint for fit in Planner(read_sweep_file(file)).grid()}
+    before = {fit.fingerprint for fit in plan_sweep(read_sweep_file(file))}
     recording = file.with_name("ball.csv")
     recording.write_text(recording.read_text().replace("1.", "1.0", 1))
-    assert before.isdisjoint(fit.fingerprint for fit in Planner(read_sweep_file(file)).grid())
+    assert before.isdisjoint(fit.fingerprint for fit in plan_sweep(read_sweep_file(file)))
 
 
 def test_a_fit_that_is_impossible_for_one_recording_names_it(file):
@@ -145,7 +129,7 @@ def test_a_fit_that_is_impossible_for_one_recording_names_it(file):
     bare.with_suffix(".toml").write_text("[system]\nbodies = 1\ndimension = 1\n")
     file.write_text(GRID.replace('"ball.csv"', '["ball.csv", "bare.csv"]'))
     with pytest.raises(InputError, match=r"fit recording=bare\.csv,hidden=4,seed=0: .*velocity"):
-        Planner(read_sweep_file(file)).grid()
+        plan_sweep(read_sweep_file(file))
 
 
 def test_fields_of_the_touch_sensor_vary(file):
@@ -153,7 +137,7 @@ def test_fields_of_the_touch_sensor_vary(file):
         GRID[: GRID.index("[fit]")]
         + '[fit]\ntouch = "imperfect"\nsensor.delay = 0\n[grid]\nsensor.missed = [0.1, 0.2]\n'
     )
-    fits = Planner(read_sweep_file(file)).grid()
+    fits = plan_sweep(read_sweep_file(file))
     assert [fit.options.settings.sensor.missed for fit in fits] == [0.1, 0.1, 0.2, 0.2]
     assert {fit.options.settings.sensor.delay for fit in fits} == {0}
     assert fits[0].name.startswith("sensor.missed=0.1,seed=0-")

@@ -28,7 +28,6 @@ _DOT_OF_KEY = re.compile(r"(?<![0-9])\.|\.(?![0-9])|\.[0-9]+(?=\.)")
 # Scalars are strict, or true would be read as 1; containers are not, as TOML has lists for tuples.
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
-Flag = Annotated[bool, Strict()]
 Name = Annotated[str, Strict(), Field(min_length=1)]
 Positive = Annotated[Number, Field(gt=0)]
 # A list with a hundred thousand wrong entries needs one error, not as many.

@@ -1,4 +1,4 @@
-"""Many bodies: what is estimated from short trajectories, transfers to other scenes, and pictures."""
+"""Many bodies: what is estimated from short trajectories, and transfers to other scenes."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from carom.estimation import Settings
-from carom.systems import AbstractSystem, BallBox, Billiards, Stairs, fitting_radius
+from carom.systems import BallBox, Billiards
 
 STEP_SIZE = 0.01
 """Between samples, in seconds."""
@@ -110,18 +110,3 @@ TRANSFERS: dict[str, tuple[Setting, Setting]] = {
     "h to 4 h": (FIVE, replace(FIVE, step_size=0.04)),
 }
 """Where a model is learned, and where it forecasts."""
-
-# Pictures.
-
-_BOX = (1.0, 1.0, 1.5)
-SCENES: dict[str, tuple[AbstractSystem, int, str]] = {
-    "billiards": (Billiards(radii=(0.06,) * 10), 250, "Ten balls on a free table, e = 1, 2.5 s"),
-    "box": (
-        BallBox(size=_BOX, radii=(fitting_radius(12, _BOX, most=0.1),) * 12, restitution=0.8, friction=0.2),
-        300,
-        "Twelve balls in a box, e = 0.8, μ = 0.2, 3 s",
-    ),
-    "stairs": (Stairs(restitution=0.7), 800, "A ball on stairs, e = 0.7, 8 s"),
-}
-"""The system, its number of steps, and the title of the picture."""
-ANIMATED = ("billiards", "box")

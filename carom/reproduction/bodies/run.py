@@ -1,4 +1,4 @@
-"""Many bodies: restitution, ratios of masses and a field from short trajectories, and pictures of scenes."""
+"""Many bodies: restitution, ratios of masses and a field from short trajectories."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,20 +8,19 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
-from carom.data import Recording, Run, add_noise, simulate
+from carom.data import Recording, Run, add_noise
 from carom.estimation import fit_recording
 from carom.evaluation import paper_rmse, position_rmse
-from carom.evaluation.oracle import fit_ball_oracle
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task
 from carom.models import Mechanism, forecast, in_scene
-from carom.plotting.scenes import write_run_picture
 from carom.reproduction.bodies import configuration as config
 from carom.reproduction.scores import fit_metrics, stack_states
 from carom.storage.fingerprint import fingerprint
-from carom.systems import AbstractBoxedBalls, BallBox, Billiards
+from carom.systems import BallBox, Billiards
 from carom.types import State
 
 
@@ -85,19 +84,24 @@ def estimate(task: config.Estimation, seeds: Sequence[int], report: ProgressCall
 
 
 def fit_oracle_to(task: config.Estimation, recording: Recording, starts: State) -> np.ndarray:
-    """The true equations and start states, with these parameters alone fitted."""
-    system, truth = task.system, np.array(task.truth)
+    """The true equations and start states, with these parameters alone fitted, by least squares.
 
-    def with_masses(logarithms: np.ndarray) -> Billiards:
-        return replace(system, ball_masses=(1.0, *np.exp(logarithms).tolist()))
+    With equal Gaussian noise on positions and velocities that is maximum likelihood: no learner, who has to
+    find the starts too, can be expected to do better.
+    """
+    observed = np.stack([np.stack([run.position, run.velocity]) for run in recording.runs], axis=2)  # pyright: ignore
+    truth, masses = np.array(task.truth), task.quantity == "masses"
 
-    def with_restitution(values: np.ndarray) -> Billiards:
-        return replace(system, restitution=float(np.clip(values[0], 0, 1)))
+    def residuals(values: np.ndarray) -> np.ndarray:
+        given = {"ball_masses": (1.0, *values.tolist())} if masses else {"restitution": float(values[0])}
+        motion = replace(task.system, **given).motions(
+            starts, steps=observed.shape[1] - 1, step_size=recording.step_size
+        )
+        return (np.stack([motion.position, motion.velocity]) - observed).ravel()
 
-    if task.quantity == "masses":
-        return np.exp(fit_ball_oracle(with_masses, np.log(truth), recording, starts))
-    # The oracle may step over the bound; nobody may report e > 1.
-    return np.clip(fit_ball_oracle(with_restitution, truth, recording, starts), 0, 1)
+    # From the truth: the oracle may know it.
+    bounds = (0, np.inf if masses else 1)
+    return scipy.optimize.least_squares(residuals, truth, bounds=bounds, diff_step=1e-5).x
 
 
 def transfer(name: str, seeds: Sequence[int], report: ProgressCallback) -> Result:
@@ -142,21 +146,3 @@ def forecast_errors(model: Mechanism, setting: config.Setting, seed: int) -> lis
         true = State(*(jnp.asarray(part[:, number]) for part in truth))
         errors.append({"paper_rmse": paper_rmse(one, true), "position_rmse": position_rmse(one, true)})
     return errors
-
-
-def write_bodies_figures(folder: Path) -> list[Path]:
-    """Simulate and draw all scenes; returns the paths of the PNG files and animations."""
-    written = []
-    for name, (system, steps, title) in config.SCENES.items():
-        boxed = isinstance(system, AbstractBoxedBalls)
-        # The same picture every time.
-        start = system.random_start(seed=0) if boxed else system.start
-        recording = simulate(system, steps=steps, step_size=config.STEP_SIZE, starts=[start])
-        assert recording.scene is not None
-        pictures = {folder / f"{name}.png": title}
-        if name in config.ANIMATED:
-            pictures[folder / f"{name}.gif"] = ""
-        for path, heading in pictures.items():
-            write_run_picture(recording.runs[0], recording.scene, path, title=heading)
-        written += pictures
-    return written

@@ -1,21 +1,19 @@
-"""Figures of measured recordings: collisions, laws of restitution, predictions, masses, a pendulum."""
+"""Figures of measured recordings: collisions, laws of restitution, a pendulum."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from carom.evaluation.tables import measured, summarize
 from carom.plotting.style import DATA, LINES, figure_style, save_figure
 from carom.reproduction.measured.configuration import MASKED, SERIES
-from carom.reproduction.measured.run import CONSTANT, LAW, Arrays, load_arrays
+from carom.reproduction.measured.run import CONSTANT, Arrays, load_arrays
 from carom.reproduction.measured.tables import first_crop
 
-MODEL, LEFT_OUT, GREY = LINES["CD-Lagrange"].color, LINES["ResNet"].color, "#707070"
+MODEL, LEFT_OUT = LINES["CD-Lagrange"].color, LINES["ResNet"].color
 EXAMPLES = {"slow": (".", "#56B4E9"), "medium": ("x", "#0072B2"), "fast": ("+", "#000000")}
 """Runs that are drawn, with their markers and colours."""
 
@@ -34,8 +32,6 @@ def write_measured_figures(rows: pl.DataFrame, tasks_folder: Path, folder: Path)
     drawn: dict[str, Callable[[], Figure]] = {
         "collisions": lambda: draw_collisions(arrays),
         "restitution": lambda: draw_laws(runs),
-        "velocities": lambda: draw_velocities(runs),
-        "masses": lambda: draw_masses(runs),
         "pendulum": lambda: draw_pendulum(arrays["pendulum"], summarize(errors).mean),
     }
     with figure_style():
@@ -77,10 +73,11 @@ def draw_collisions(arrays: Mapping[str, Arrays]) -> Figure:
 
 def draw_laws(runs: pl.DataFrame) -> Figure:
     """e against closing speed: the law with its band, and single runs by regression lines."""
-
-    def draw(axes: Axes, series: pl.DataFrame) -> None:
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    for axes, (name, kind) in zip(figure.subplots(1, len(SERIES)), SERIES.items(), strict=True):
+        series = runs.filter(experiment=name)
         law = series.drop_nulls("e").sort("speed")
-        speed, value, error = (law[name].to_numpy() for name in ("speed", "e", "e_error"))
+        speed, value, error = (law[column].to_numpy() for column in ("speed", "e", "e_error"))
         # Beyond the speeds of the runs the law is an extrapolation.
         seen = measured(series.filter(left_out=0), "closing_speed").to_list()
         inside = (speed >= 0.999 * min(seen)) & (speed <= 1.001 * max(seen))
@@ -94,7 +91,7 @@ def draw_laws(runs: pl.DataFrame) -> Figure:
             axes.fill_between(speed, low, high, color=MODEL, alpha=alpha, linewidth=0, label=label)
         axes.plot(speed, value, color=MODEL, linewidth=1.6, label="learned law")
         constant = measured(series.filter(model=CONSTANT), "restitution")[0]
-        axes.axhline(constant, color=GREY, linestyle=":", linewidth=1.2, label="best constant")
+        axes.axhline(constant, color="#707070", linestyle=":", linewidth=1.2, label="best constant")
         for out, marker, color, face in ((0, "o", "black", "black"), (1, "D", LEFT_OUT, "white")):
             chosen = series.filter(left_out=out)
             axes.plot(
@@ -102,55 +99,14 @@ def draw_laws(runs: pl.DataFrame) -> Figure:
                 marker=marker, markersize=4 + out, color=color, markerfacecolor=face,
                 label="run left out" if out else "run learned from",
             )  # fmt: skip
-        _speed_axis(axes, series)
-        axes.set(ylim=(0, 1))
-
-    return _by_series(runs, draw, "restitution e")
-
-
-def draw_velocities(runs: pl.DataFrame) -> Figure:
-    """Velocities of both riders after the collisions of runs left out, predicted against measured."""
-
-    def draw(axes: Axes, series: pl.DataFrame) -> None:
-        def velocities(chosen: pl.DataFrame) -> np.ndarray:
-            return chosen.sort("run").select("after_1", "after_2").to_numpy().ravel()
-
-        true = velocities(series.filter(left_out=1).drop_nulls("after_1"))
-        law, constant = (
-            velocities(series.filter(model=model).drop_nulls("run")) for model in (LAW, CONSTANT)
-        )
-        # Equal axes: a perfect prediction lies on the diagonal.
-        limit = 1.1 * np.abs(np.concatenate([true, law, constant])).max()
-        axes.plot((-limit, limit), (-limit, limit), color="black", linewidth=0.8)
-        marks = {"linestyle": "none", "markersize": 5, "markerfacecolor": "none"}
-        axes.plot(true, constant, marker="x", color=GREY, label="best constant e", **marks)
-        axes.plot(true, law, marker="o", color=MODEL, label="learned law", **marks)
-        axes.set(xlabel="measured / (m/s)", xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
-
-    figure = _by_series(runs, draw, "predicted / (m/s)")
-    figure.suptitle("Velocities of both riders after the collisions of runs left out", fontsize=11)
-    return figure
-
-
-def draw_masses(runs: pl.DataFrame) -> Figure:
-    """The ratio of masses by each run's momentum, over that of the scales, against speed."""
-
-    def draw(axes: Axes, series: pl.DataFrame) -> None:
-        single = series.drop_nulls("closing_speed")
-        axes.plot(
-            single["closing_speed"], single["mass_ratio"] / single["checked_mass_ratio"], linestyle="none",
-            marker="o", markersize=4, color="black", label="one run, by regression lines",
-        )  # fmt: skip
-        axes.axhline(1, color=GREY, linestyle=":", linewidth=1.2, label="the scales")
-        fit = series.filter(pl.col("run").is_null(), model=LAW).drop_nulls("mass")
-        if fit.height:
-            names = ("mass", "mass_low", "mass_high")
-            value, low, high = (fit[name][0] / single["checked_mass_ratio"][0] for name in names)
-            axes.axhline(value, color=MODEL, linewidth=1.4, label="all runs together, 95 %")
-            axes.axhspan(low, high, color=MODEL, alpha=0.25, linewidth=0)
-        _speed_axis(axes, series)
-
-    return _by_series(runs, draw, "ratio of masses, over that weighed")
+        axes.set_xscale("log")
+        axes.set_xticks((0.1, 0.2, 0.5, 1, 2), ("0.1", "0.2", "0.5", "1", "2"))
+        axes.minorticks_off()
+        speeds = measured(series, "checked_closing_speed").to_list()
+        axes.set(xlim=(0.85 * min(speeds), 1.18 * max(speeds)), xlabel="closing speed / (m/s)")
+        axes.set(ylim=(0, 1), title=kind.title)
+    figure.axes[0].set_ylabel("restitution e")
+    return _with_legend(figure)
 
 
 def draw_pendulum(arrays: Arrays, error: float) -> Figure:
@@ -174,30 +130,11 @@ def draw_pendulum(arrays: Arrays, error: float) -> Figure:
     slope.plot(angles, learned, linestyle="--", label="learned", **line)
     slope.set(xlabel="angle o / rad", ylabel="∂U/∂o / (rad/s²)", title="learned slope of the potential")
     slope.legend()
-    return _with_legend(figure, phase)
+    return _with_legend(figure)
 
 
-def _by_series(runs: pl.DataFrame, draw: Callable[[Axes, pl.DataFrame], None], label: str) -> Figure:
-    """A row of panels, one per series, with one legend."""
-    figure = Figure(figsize=(12, 3.6), layout="constrained")
-    for axes, (name, series) in zip(figure.subplots(1, len(SERIES)), SERIES.items(), strict=True):
-        draw(axes, runs.filter(experiment=name))
-        axes.set(title=series.title)
-    figure.axes[0].set_ylabel(label)
-    return _with_legend(figure, figure.axes[0])
-
-
-def _with_legend(figure: Figure, axes: Axes) -> Figure:
-    handles, labels = axes.get_legend_handles_labels()
+def _with_legend(figure: Figure) -> Figure:
+    """One legend for all panels, from the first."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6)
     return figure
-
-
-def _speed_axis(axes: Axes, series: pl.DataFrame) -> None:
-    """Closing speeds on a logarithmic axis with plain numbers."""
-    speeds = measured(series, "checked_closing_speed").to_list()
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator((0.1, 0.2, 0.5, 1, 2)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlim=(0.85 * min(speeds), 1.18 * max(speeds)), xlabel="closing speed / (m/s)")

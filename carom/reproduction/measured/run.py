@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.data import Recording, Run
-from carom.errors import InputError
 from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
@@ -52,29 +51,18 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
     for seed in seeds:
         for name in SERIES:
             path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
-            if first:
-                _require_arrays(path)
             mark = fingerprint(name, seed, first, source, settings)
-            tasks.append(Task(_run_air_track, (data, name, seed, path, first), 1 + first, path, mark))
+            arguments, arrays = (data, name, seed, path, first), (path.with_suffix(".npz"),) if first else ()
+            tasks.append(Task(_run_air_track, arguments, 1 + first, path, mark, arrays))
     path = folder / "pendulum.json"
-    _require_arrays(path)
-    mark = fingerprint("pendulum", tuple(seeds), source, settings)
-    tasks.append(Task(_run_pendulum, (data, tuple(seeds), path), len(seeds), path, mark))
+    mark, arguments = fingerprint("pendulum", tuple(seeds), source, settings), (data, tuple(seeds), path)
+    tasks.append(Task(_run_pendulum, arguments, len(seeds), path, mark, (path.with_suffix(".npz"),)))
     return tasks
-
-
-def _require_arrays(path: Path) -> None:
-    """Have a task run again whose arrays are missing: the figures need both files."""
-    if not path.with_suffix(".npz").exists():
-        path.unlink(missing_ok=True)
 
 
 def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
     """What the figures draw of every series and of the pendulum, as the first seed left it."""
     paths = {name: folder / f"{name}.{seed}.npz" for name in SERIES} | {"pendulum": folder / "pendulum.npz"}
-    for path in paths.values():
-        if not path.exists():
-            raise InputError(f"{path}: this file of arrays is missing; run the command again.")
     return {name: read_arrays(path) for name, path in paths.items()}
 
 
@@ -141,9 +129,8 @@ def run_series(
         law: fit_recording(recording, series.settings(law, masked=masked), seed=seed, checkpoints=checkpoints)
         for law in config.LAWS
     }
-    criteria = {law: _information_criterion(fit) for law, fit in fits.items()}
     # The data choose, not the error on the runs left out.
-    law = min(config.LAWS, key=lambda law: criteria[law])
+    law = min(config.LAWS, key=lambda law: _information_criterion(fits[law]))
     fit = fits[law]
     ratios = np.full(len(runs), np.nan)
     ratios[training] = [_mass_ratio(fit.in_run(index)) for index in range(len(training))]
@@ -151,10 +138,10 @@ def run_series(
     weighed = np.array([check.mass_ratio for check in checks])
     ratios[out] = weighed[out] if series.other_riders else ratios[training[0]]
     keys = {"experiment": name, "recipe": "carom", "seed": seed}
-    metrics = {"speed_law": law == "speed", **{f"criterion_{law}": value for law, value in criteria.items()}}
-    rows = tidy_rows(keys | {"model": LAW}, metrics | fit_metrics(fit) | parameter_metrics(fit))
+    metrics = {"speed_law": law == "speed"} | fit_metrics(fit) | parameter_metrics(fit)
+    rows = tidy_rows(keys | {"model": LAW}, metrics)
     model = _law_model(fit)
-    rows += _predictions(keys, model, collisions, training, tried, ratios, single_runs=illustrated)
+    rows += _predictions(keys, model, collisions, training, tried, ratios)
     if not illustrated:
         return rows, {}
     for index, (check, collision) in enumerate(zip(checks, collisions, strict=True)):
@@ -199,8 +186,6 @@ def _predictions(
     training: np.ndarray,
     tried: np.ndarray,
     ratios: np.ndarray,
-    *,
-    single_runs: bool,
 ) -> Rows:
     """Errors of the velocities after the collisions of runs left out, by the law and by constants."""
     known, new = ([c for i in part if (c := collisions[i]) is not None] for part in (training, tried))
@@ -218,9 +203,6 @@ def _predictions(
         if name in constants:
             metrics["restitution"] = constants[name]
         rows += tidy_rows(keys | {"model": name}, metrics)
-        for run, (first, second) in zip(tried, velocities, strict=True) if single_runs else ():
-            after = {"after_1": float(first), "after_2": float(second)}
-            rows += tidy_rows(keys | {"model": name, "run": int(run)}, after)
     return rows
 
 
@@ -230,8 +212,6 @@ def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float |
     if collision is None:
         return metrics
     metrics |= {name: getattr(collision, name) for name in ("closing_speed", "restitution", "mass_ratio")}
-    for name in ("before", "after"):
-        metrics |= {f"{name}_{1 + rider}": float(getattr(collision, name)[rider]) for rider in (0, 1)}
     return metrics | {"late_by": collision.instant - check.instant}
 
 
@@ -330,7 +310,6 @@ def run_pendulum(swing: Run, seeds: Sequence[int], *, checkpoints: Path | None =
     motions = [roll_out(fit.model, test) for fit in found]
     for seed, fit, motion in zip(seeds, found, motions, strict=True):
         metrics = fit_metrics(fit) | parameter_metrics(fit) | {"energy_error": energy_error(motion, test)}
-        metrics["angle_rmse"] = float(np.sqrt(np.mean((motion.position - test.position) ** 2)))
         rows += tidy_rows(keys | {"model": chosen, "seed": seed}, metrics)
     angles = np.linspace(swing.position.min(), swing.position.max(), 101)
     slopes = jax.vmap(found[0].model.slope)(jnp.asarray(angles, jnp.float32)[:, None, None])

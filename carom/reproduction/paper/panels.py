@@ -3,7 +3,7 @@
 Curves of a model are those of the seed whose error is the median one; a band spans all seeds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,18 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from carom.digits import number
-from carom.plotting.style import DATA, line, line_style, marked_line
-from carom.reproduction.paper.experiments import ALL, ORACLE, PaperNumber
+from carom.plotting.style import DATA, LINES, line, marked_line
+from carom.reproduction.paper.experiments import ORACLE, PaperNumber
 from carom.reproduction.paper.run import trial_stem
-from carom.storage.result_file import read_arrays, unreadable
+from carom.storage.result_file import read_arrays
 from carom.systems import AbstractSystem, BouncingBall
 from carom.types import Trajectory
 
 Samples = Float[np.ndarray, "samples"]
-ORACLE_COLOR = "#707070"
-REQUIRED = {"time", "data_time", "forecast_position", "forecast_velocity"} | {
-    f"{kind}_{name}" for kind in ("truth", "data") for name in ("position", "velocity")
-}
 
 
 @dataclass(frozen=True)
@@ -69,29 +65,19 @@ def load_errors(fits: pl.DataFrame, experiment: str, protocol: str) -> Trials:
     found = {}
     chosen = fits.filter(experiment=experiment, protocol=protocol)
     for (model,), rows in chosen.group_by("model", maintain_order=True):
-        trained = ALL[experiment].trained.get(str(model))
-        errors = rows["paper_rmse"].fill_nan(np.inf)
-        paper = trained.paper if trained else None
+        errors, value = rows["paper_rmse"].fill_nan(np.inf), rows["paper"][0]
+        paper = None if value is None else PaperNumber(value, rows["paper_error"][0])
         found[str(model)] = FinishedTrial(str(model), tuple(rows["seed"]), tuple(errors), paper)
     return found
 
 
 def load_trials(fits: pl.DataFrame, folder: Path, experiment: str, protocol: str) -> Trials:
     """The same with the arrays that lie in `folder`, without the oracle."""
-    found = {}
-    for model, trial in load_errors(fits, experiment, protocol).items():
-        if model == ORACLE:
-            continue
-        path = folder / f"{trial_stem(experiment, protocol, model)}.npz"
-        if not path.exists():
-            raise unreadable(path.with_suffix(".json"), "the arrays that belong to it are missing")
-        arrays = read_arrays(path)
-        # Arrays of another set of seeds would be drawn under the wrong numbers.
-        lengths = {len(arrays[name]) for name in arrays if name.startswith("forecast")}
-        if not arrays.keys() >= REQUIRED or lengths != {len(trial.seeds)}:
-            raise unreadable(path, "it does not hold the arrays of these seeds")
-        found[model] = replace(trial, arrays=arrays)
-    return found
+    return {
+        model: replace(trial, arrays=read_arrays(folder / f"{trial_stem(experiment, protocol, model)}.npz"))
+        for model, trial in load_errors(fits, experiment, protocol).items()
+        if model != ORACLE
+    }
 
 
 class Names(NamedTuple):
@@ -173,7 +159,7 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
         for body in range(grid.shape[1]):
             low, high = learned[:, :, body].min(0), learned[:, :, body].max(0)
             axes.fill_between(
-                grid[:, body], low, high, color=line_style(trial.model).color, alpha=0.2, linewidth=0
+                grid[:, body], low, high, color=LINES[trial.model].color, alpha=0.2, linewidth=0
             )
             medians.append(learned[trial.median_index, :, body])
             _draw_curve(axes, trial.model, grid[:, body], medians[-1])
@@ -187,7 +173,7 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
 
 def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -> None:
     """Probability of touch on the true states over time, the true touches as triangles above."""
-    arrays, color = trial.arrays, line_style(trial.model).color
+    arrays, color = trial.arrays, LINES[trial.model].color
     probability = arrays["contact_on_truth"][:, :, 0]  # the metrics count this signal too
     time, touch = arrays["time"][1:], arrays["truth_contact"][1:, 0]
     axes.fill_between(time, probability.min(0), probability.max(0), color=color, alpha=0.25, linewidth=0)
@@ -206,56 +192,37 @@ def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -
         axes.set_xlabel("time / s")
 
 
-def draw_errors(
-    axes: Axes, trials: Trials, *, title: str = "error over runs", like: str | None = None
-) -> None:
-    """One row per model on a logarithmic axis.
+def draw_errors(axes: Axes, trials: Trials) -> None:
+    """One row per model on a logarithmic axis: seeds, and their median as a tick.
 
-    Dots are seeds and the long tick is their median. The diamond is the paper's number, with its standard
-    error where it printed one. Arrows at the edge lie outside the axis, such as forecasts that diverged.
-    `like` names a model whose style all rows have.
+    The diamond is the paper's number, with its standard error where it printed one. What diverged, or lies
+    outside of the axis, is at its edge.
     """
-    low, high = _error_range(trials)
+    limits = _error_range(trials)
     for row, (name, trial) in enumerate(trials.items()):
-        style = line_style(like or name)
-        color, marker = (ORACLE_COLOR, "x") if name == ORACLE else (style.color, style.marker)
+        style = LINES[name]
         if row % 2 == 0:  # shows which row a mark near its edge belongs to
             axes.axhspan(row - 0.5, row + 0.5, color="#F4F4F4", zorder=0)
-        _draw_row(axes, row, trial.errors, (low, high), color=color, marker=marker)
+        errors = np.clip(trial.errors, *limits)
+        # The same scatter every time, and neighbours in rank never on one line.
+        heights = row + 0.24 * np.resize([0.0, 0.7, -0.7, 1.0, -1.0, 0.35, -0.35], len(errors))
+        axes.plot(errors, heights, style.marker, color=style.color, alpha=0.85, clip_on=False)
+        axes.vlines(np.median(errors), row - 0.36, row + 0.36, color="black", linewidth=1.4, zorder=3)
         if trial.paper is not None:
             diamond = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "black"}
             axes.errorbar(
                 trial.paper.value, row + 0.34, xerr=trial.paper.standard_error, capsize=3, zorder=4, **diamond
             )
     axes.set_xscale("log")
-    axes.set(xlim=(low, high), ylim=(len(trials) - 0.5, -0.5), xlabel="error (paper's RMSE)", title=title)
+    axes.set(xlim=limits, xlabel="error (paper's RMSE)", ylim=(len(trials) - 0.5, -0.5))
+    axes.set_title("error over runs")
     axes.set_yticks(range(len(trials)), [name.replace(" (", "\n(") for name in trials])
     axes.grid(axis="y", visible=False)
     axes.xaxis.set_major_formatter("{x:g}")
     # Few decades leave too few labels: those in between are written too.
-    if high / low < 100:
+    if limits[1] / limits[0] < 100:
         axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axes.xaxis.set_minor_formatter("{x:g}")
-
-
-def _draw_row(
-    axes: Axes, row: int, errors: Sequence[float], limits: tuple[float, float], *, color: str, marker: str
-) -> None:
-    values = np.array(errors, float)
-    # The same scatter every time, and neighbours in rank never on one line.
-    heights = row + 0.24 * np.resize([0.0, 0.7, -0.7, 1.0, -1.0, 0.35, -0.35], len(values))
-    low, high = (values <= limits[0]), ~(values < limits[1])
-    edge = {"markeredgecolor": "white", "markeredgewidth": 0.4} if marker not in "x+" else {}
-    for chosen, symbol in ((~low & ~high, marker), (low, "<"), (high, ">")):
-        if not chosen.any():  # an empty curve breaks constrained layout
-            continue
-        # What lies outside, or diverged, is an arrow at the edge.
-        places = np.clip(np.nan_to_num(values[chosen], nan=np.inf), *limits)
-        style = {"marker": symbol, "color": color, "markersize": 6, "alpha": 0.85, **edge}
-        axes.plot(places, heights[chosen], linestyle="none", clip_on=False, **style)
-    median = float(np.median(values))
-    if limits[0] < median < limits[1]:
-        axes.plot([median, median], [row - 0.36, row + 0.36], color="black", linewidth=1.4, zorder=3)
 
 
 def _error_range(trials: Trials) -> tuple[float, float]:

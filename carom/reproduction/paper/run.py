@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from carom.data import Recording, Run
-from carom.evaluation import contact_score, fit_oracle, paper_rmse, position_rmse, velocity_rmse
+from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.results import tidy_rows
 from carom.execution.executor import ProgressCallback
 from carom.execution.tasks import Result, Task, checkpoint_directory
@@ -56,10 +56,6 @@ class Trial:
     protocol: Protocol
     model_name: str
     seeds: tuple[int, ...]
-
-    @property
-    def label(self) -> str:
-        return f"{self.experiment_name}, {self.protocol}, {self.model_name}"
 
     @property
     def experiment(self) -> Experiment:
@@ -155,7 +151,8 @@ def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Task]:
     for group in together.values():
         path = folder / f"{group[0].stem}.json"
         mark = fingerprint(*(trial.fingerprint for trial in group))
-        tasks.append(Task(_train, (group, path), sum(trial.cost for trial in group), path, mark))
+        arrays = tuple(folder / f"{trial.stem}.npz" for trial in group if trial.whole.printed)
+        tasks.append(Task(_train, (group, path), sum(trial.cost for trial in group), path, mark, arrays))
     for (name, protocol), trial in recorded.items():
         # Without the models and their epochs, which the oracle does not depend on.
         known = replace(trial.experiment, epochs=0, published_epochs=0, trained={})
@@ -218,9 +215,10 @@ def _score(
         for seed, model, motions in zip(trial.seeds, models, predicted, strict=True):
             metrics = score(model, system, motions, truths) | {"seconds": seconds}
             rows += tidy_rows(keys | {"seed": seed}, metrics)
-        arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
-    # One file per trial, though trials of a group were trained together.
-    write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
+        if trial.whole.printed:
+            arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
+            # One file per trial, though trials of a group were trained together.
+            write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
     return rows
 
 
@@ -294,8 +292,6 @@ def score(
     held_out = np.nan_to_num(errors[1:], nan=np.inf)
     metrics = {
         "paper_rmse": errors[0],
-        "position_rmse": position_rmse(first, truth),
-        "velocity_rmse": velocity_rmse(first, truth),
         "held_out_median": float(np.median(held_out)),
         "energy_error": energy_error(system, first, truth),
     }
@@ -308,7 +304,6 @@ def score(
         # Over the range that the motion visits; elsewhere nothing was learned.
         learned, true = slopes(model, system, slope_grid(truth))
         metrics["slope_rmse"] = float(np.sqrt(np.mean((learned - true) ** 2)))
-        metrics["slope_range"] = float(np.ptp(learned))
     if isinstance(model, CDLagrangeNetwork) and model.learned_damping is not None:
         metrics["damping"] = float(model.learned_damping()[0, 0])
     if isinstance(model, CDLagrangeNetwork) and model.learned_inertia is not None:

@@ -10,7 +10,7 @@ import polars as pl
 import carom.evaluation.tables as text
 from carom.digits import MISSING, number, signed
 from carom.errors import InputError
-from carom.evaluation.results import wide
+from carom.evaluation.results import Results, wide
 from carom.evaluation.tables import (
     LEVEL,
     Cell,
@@ -327,11 +327,21 @@ def _order_in_paper(group: pl.DataFrame) -> str:
     return MISSING if ours is None or other is None else "below" if ours < other else "above"
 
 
-def _experiment_or_nothing(rows: pl.DataFrame, name: str) -> Table | str:
-    fits = fits_of(rows)
-    if name not in fits["experiment"]:
-        return f"*There are no results yet; `carom reproduce paper {name}` makes them.*"
-    return experiment_table(fits, name)
+def paper_page(results: Results) -> str:
+    """Every number in Markdown, with the figures that lie in the folder `figures` beside it."""
+    fits, header = fits_of(results.rows), results.header
+    hours = number(float(text.measured(fits, "seconds").sum()) / 3600)
+    made = f"Made by Carom {header['versions']['carom']}: `{header['command']}`, {hours} hours of training."
+    parts = ["# The paper's experiments, run again", made]
+    if "--quick" in header["command"]:
+        parts.append("**Models were trained for two per cent of the epochs; these numbers are no results.**")
+    parts += [f"- {sentence}" for sentence in findings(fits)]
+    parts += map(text.markdown, [*summary_tables(fits), *hyperparameter_tables()])
+    for name, protocols in fits.group_by("experiment", maintain_order=True).agg("protocol").rows():
+        parts += [f"## {ALL[name].label}", text.markdown(experiment_table(fits, name))]
+        if ALL[name].printed:
+            parts += [f"![{name}, {one}](figures/{name}.{one}.png)" for one in dict.fromkeys(protocols)]
+    return "\n\n".join(parts) + "\n"
 
 
 PAPER_TABLES: dict[str, Callable[[pl.DataFrame], Table | list[Table] | str]] = {
@@ -342,6 +352,6 @@ PAPER_TABLES: dict[str, Callable[[pl.DataFrame], Table | list[Table] | str]] = {
     "paper-figures": lambda rows: "\n".join(
         f"![{ALL[name].title}](images/paper/{name}.published.png)" for name in ("pendulum", "ball", "cradle")
     ),
-    **{name: lambda rows, name=name: _experiment_or_nothing(rows, name) for name in ALL},
+    **{name: lambda rows, name=name: experiment_table(fits_of(rows), name) for name in ALL},
 }
 """Tables by the name of their marker in a page."""

@@ -1,14 +1,13 @@
-"""What the recipe `carom` is tried on: experiments, a grid over noise and data, the contact classifier."""
+"""What the recipe `carom` is tried on: experiments, and a grid over noise and data."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from carom.data import Recording, add_noise, disturb_touch, simulate
+from carom.data import Recording, add_noise, disturb_touch
 from carom.data.recording import run_from_trajectory
 from carom.errors import find_names
 from carom.estimation import Settings, Touch, TouchSensor
@@ -262,65 +261,3 @@ def plan_grid(names: Sequence[str] = (), *, quick: bool = False) -> list[Trial]:
         for bounces in (_QUICK_BOUNCES if quick else BOUNCES)
         for noise in (_QUICK_NOISES if quick else NOISES)
     ]
-
-
-# The contact classifier: balls are dropped from random states, one bounce each, and fitted with touch
-# observed; the classifier is trained on the fitted states, nearly free of noise, and the recorded touch. In
-# forecasts from other starts the fitted gap or the classifier decides contact, all else being equal.
-
-CLASSIFIER_BOUNCES = (1, 2, 3, 5, 10, 20)
-CLASSIFIER_BALL = BouncingBall(radius=0.01)
-HEIGHTS = {"as recorded": (1.0, 3.0), "higher": (4.0, 6.0)}
-"""Ranges of the starts of forecasts, in metres; from higher ones impacts are faster than any recorded."""
-CLASSIFIER_STARTS, CLASSIFIER_STEPS = 40, 150
-"""Forecasts per range of heights, and their length."""
-
-
-CLASSIFIER_HIDDEN, CLASSIFIER_UPDATES, CLASSIFIER_BATCH, CLASSIFIER_RATE = (100, 100), 2000, 256, 1e-2
-"""The paper's contact network, trained by Adam; its rate decays to zero along a cosine."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """Recordings of some drops of a ball, with one bounce each.
-
-    Arguments:
-        truth: event-exact motion, fitted with the constraint-exact step; or that of the CD-Lagrange step,
-            fitted with the same.
-        bounces: number of drops.
-    """
-
-    truth: Literal["exact", "scheme"]
-    bounces: int
-    steps: int = 60
-    step_size: float = 0.02
-    noise: float = 0.05
-
-    @property
-    def settings(self) -> Settings:
-        stepper = "constraint_exact" if self.truth == "exact" else "cd_lagrange"
-        # A ball in plain gravity needs no large network, and the network serves gap and classifier alike.
-        return Settings(touch="observed", stepper=stepper, hidden=16, starts=2)
-
-    def motions(self, starts: Sequence[State], *, steps: int, noise: float = 0.0, seed: int = 0) -> Recording:
-        """One run per start."""
-        grid = "half" if self.truth == "exact" else "sample"
-        return simulate(
-            CLASSIFIER_BALL, steps=steps, step_size=self.step_size, starts=starts, truth=self.truth,
-            velocity_grid=grid, noise=noise, seed=seed,
-        )  # fmt: skip
-
-    def record(self, seed: int) -> Recording:
-        """The recording of one seed; a case with more bounces has those of fewer and others."""
-        generator = np.random.default_rng([seed, 0])
-        starts = drops(generator, CLASSIFIER_BOUNCES[-1], HEIGHTS["as recorded"])[: self.bounces]
-        return self.motions(starts, steps=self.steps, noise=self.noise, seed=seed)
-
-
-CASES = tuple(Case(truth, bounces) for truth in ("exact", "scheme") for bounces in CLASSIFIER_BOUNCES)
-
-
-def drops(generator: np.random.Generator, count: int, heights: tuple[float, float]) -> list[State]:
-    """Start states at random heights and speeds; from 1 to 3 m a ball bounces just once within 1.2 s."""
-    positions, speeds = generator.uniform(*heights, count), generator.uniform(-1, 1, count)
-    return [State(jnp.full((1, 1), q), jnp.full((1, 1), v)) for q, v in zip(positions, speeds, strict=True)]

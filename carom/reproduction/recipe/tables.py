@@ -1,4 +1,4 @@
-"""The tables of `results/learning.json`, `grid.json` and `classifier.json`, and the heat maps of the grid."""
+"""The tables of `results/learning.json` and `grid.json`, and the heat maps of the grid."""
 
 import math
 from collections.abc import Callable
@@ -17,13 +17,7 @@ from carom.digits import MISSING, number, signed
 from carom.evaluation.results import wide
 from carom.evaluation.tables import Cell, Table, arrange, cell, tabulate, where
 from carom.plotting.style import figure_style, save_figure
-from carom.reproduction.recipe.configuration import (
-    CLASSIFIER_BOUNCES,
-    EXPERIMENTS,
-    FORECAST_STEPS,
-    HEIGHTS,
-    LEARNERS,
-)
+from carom.reproduction.recipe.configuration import EXPERIMENTS, FORECAST_STEPS, LEARNERS
 
 _LABELS = {"experiment": {name: one.title for name, one in EXPERIMENTS.items()}}
 _OURS, _ORACLE, _FLOOR = "carom", "oracle", "oracle, floor estimated"
@@ -115,34 +109,6 @@ def bent_table(rows: pl.DataFrame) -> Table:
         lines.append((title, *("diverged" if math.isinf(x) else f"{100 * x:.1f} %" for x in found)))
     caption = "Bent potential: error of ∂U/∂q over the recorded samples, as a share of its range there."
     return Table(caption, ("error", "median seed", "best seed", "worst seed"), tuple(lines))
-
-
-def classifier_table(rows: pl.DataFrame) -> Table:
-    """Impacts, starts on time and errors, contacts decided by the gap or by the classifier."""
-    fits = arrange(
-        wide(rows),
-        truth=("exact", "scheme"),
-        heights=HEIGHTS,
-        bounces=CLASSIFIER_BOUNCES,
-        model=("gap", "classifier"),
-    )
-    return tabulate(
-        fits,
-        {"truth": "truth", "heights": "starts", "bounces": "bounces seen"},
-        {
-            "true impacts": where("model", "gap", cell("impacts", lambda counts: f"{counts.sum():.0f}")),
-            "{model}: wrong": lambda group: " / ".join(_totals(group, "mistimed", "missed", "spurious")),
-            "{model}: all on time": lambda group: (
-                f"{100 * sum(group['on_time']) / sum(group['forecasts']):.0f} %"
-            ),
-            "{model}: error": cell("held_out_median", text.median_text),
-        },
-        caption=(
-            f"Forecasts from held-out starts over {rows['seed'].n_unique()} seeds, contacts decided by the "
-            "gap or by the classifier. Wrong impacts are mistimed / missed / spurious; then the share of "
-            "starts with every impact on time, and the median over seeds of the median error over starts."
-        ),
-    )
 
 
 def grid_fits(rows: pl.DataFrame) -> pl.DataFrame:
@@ -258,8 +224,12 @@ def write_grid_figure(rows: pl.DataFrame, folder: Path) -> list[Path]:
 def draw_grid(rows: pl.DataFrame) -> Figure:
     """A map with errors for every learner, and under it one with failures."""
     fits = grid_fits(rows)
-    trials, seeds = _trials(fits), sorted(fits["seed"].unique())
-    learners = trials["model"].unique(maintain_order=True).to_list()
+    # A fit went astray where it reports failure, or found a wrong number of bounces in its recording.
+    astray = (pl.col("failed") == 1).fill_null(value=False) | pl.col("miscounted").fill_null(value=False)
+    trials = fits.group_by("model", "noise", "bounces", maintain_order=True).agg(
+        error=pl.col("paper_rmse").median(), wrong=(pl.col("off") | astray).sum(), astray=astray.sum()
+    )
+    learners, seeds = trials["model"].unique(maintain_order=True).to_list(), sorted(fits["seed"].unique())
     columns = min(COLUMNS, len(learners))
     blocks = math.ceil(len(learners) / columns)
     figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 4.4 * blocks), layout="constrained")
@@ -267,20 +237,23 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
     for axes in panels.flat:
         axes.set_axis_off()
     # Cividis serves the colour-blind and is darker throughout where it is lower, so that it prints in grey.
-    errors = ScalarMappable(LogNorm(LEAST, GREATEST), "cividis")
+    errors = LogNorm(LEAST, GREATEST), "cividis"
     # Up to a grey on which black numbers can be read.
-    failures = ScalarMappable(Normalize(0, 2 * len(seeds)), "Greys")
+    failures = Normalize(0, 2 * len(seeds)), "Greys"
     for index, name in enumerate(learners):
         block, column = divmod(index, columns)
         upper, lower = panels[2 * block, column], panels[2 * block + 1, column]
-        for axes, colors, value in ((upper, errors, "error"), (lower, failures, "wrong")):
-            _draw(axes, trials.filter(pl.col("model") == name), colors, value)
+        chosen = trials.filter(model=name)
+        _draw_map(upper, chosen, "error", *errors)
+        _draw_map(lower, chosen, "wrong", *failures)
         upper.set_title(LEARNERS[name].title)
         lower.set_xlabel("recorded bounces")
         if column == 0:
             upper.set_ylabel("error\nnoise σ / m and m/s")
             lower.set_ylabel("seeds with faults\nnoise σ / m and m/s")
-    bar = figure.colorbar(errors, ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40)
+    bar = figure.colorbar(
+        ScalarMappable(*errors), ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40
+    )
     bar.set_label("error (paper's RMSE), median of seeds")
     figure.suptitle(
         f"Bouncing ball: forecasts of {FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to "
@@ -291,29 +264,21 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
     return figure
 
 
-def _trials(fits: pl.DataFrame) -> pl.DataFrame:
-    """One row per trial: the median error, the seeds with any fault, and those whose fit went astray."""
-    astray = (pl.col("failed") == 1).fill_null(value=False) | pl.col("miscounted").fill_null(value=False)
-    return fits.group_by("model", "noise", "bounces", maintain_order=True).agg(
-        error=pl.col("paper_rmse").median(), wrong=(pl.col("off") | astray).sum(), astray=astray.sum()
-    )
-
-
-def _draw(axes: Axes, trials: pl.DataFrame, colors: ScalarMappable, value: str) -> None:
-    """One map: bounces to the right, noise upwards, the number in every cell."""
+def _draw_map(axes: Axes, trials: pl.DataFrame, value: str, norm: Normalize, colors: str) -> None:
+    """Bounces to the right, noise upwards, the number in every cell."""
     axes.set_axis_on()
     noises, bounces = (trials[key].unique().sort().to_list() for key in ("noise", "bounces"))
-    picture = np.ones((len(noises), len(bounces), 4))
+    picture = np.full((len(noises), len(bounces)), np.nan)
     for trial in trials.iter_rows(named=True):
         row, column = noises.index(trial["noise"]), bounces.index(trial["bounces"])
         # A logarithmic scale has no place for 0 nor for infinity.
-        picture[row, column] = color = colors.to_rgba(np.array([np.clip(trial[value], 1e-9, 1e9)]))[0]
+        picture[row, column] = number = np.clip(trial[value], 1e-9, 1e9)
         astray = f" ({trial['astray']})" if trial["astray"] else ""
         text = _error_text(trial["error"]) if value == "error" else f"{trial['wrong']}{astray}"
-        # The luma of the colour decides which ink can be read on it.
-        ink = "white" if float(np.dot(color[:3], (0.299, 0.587, 0.114))) < 0.5 else "black"
+        # Half of either scale can be read in black: the upper one of errors, the lower one of failures.
+        ink = "white" if value == "error" and norm(number) < 0.5 else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=ink)
-    axes.imshow(picture, origin="lower", aspect="auto")
+    axes.imshow(picture, norm=norm, cmap=colors, origin="lower", aspect="auto")
     axes.set_xticks(range(len(bounces)), [str(count) for count in bounces])
     axes.set_yticks(range(len(noises)), [f"{noise:g}" for noise in noises])
     axes.tick_params(length=0)

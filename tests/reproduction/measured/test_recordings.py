@@ -100,9 +100,9 @@ def test_files_that_are_missing_or_do_not_belong_together(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["measured", "--recipe", "carom", "--data", "nowhere"], "has no file"),
-        (["measured", "ball", "--recipe", "carom", "--data", "nowhere"], "always run whole"),
-        (["ball", "--recipe", "carom", "--data", "nowhere"], "--data is not an option of the subject recipe"),
+        (["measured", "--data", "nowhere"], "has no file"),
+        (["measured", "ball", "--data", "nowhere"], "always run whole"),
+        (["recipe", "ball", "--data", "nowhere"], "--data is not an option of the subject recipe"),
         (["ball", "--data", "nowhere"], "--data is not an option of the subject paper"),
     ],
 )

@@ -123,7 +123,8 @@ def test_the_figure_prints_every_number(rows):
     exact = maps[titles.index("oracle: true equations, g fitted")]
     assert sorted(text.get_text() for text in exact.texts) == ["0", "0", "8", "8"]
     # An error of 0 has the colour of the smallest, not that of a trial that was not run.
-    np.testing.assert_allclose(exact.images[0].get_array()[0, 0], mpl.colormaps["cividis"](0.0), atol=0.01)
+    (image,) = exact.images
+    np.testing.assert_allclose(image.to_rgba(image.get_array())[0, 0], mpl.colormaps["cividis"](0.0))
 
 
 def values(result: dict[str, Any], metric: str) -> list[float]:

@@ -9,7 +9,6 @@ import pytest
 from carom.evaluation.results import tidy_rows
 from carom.reproduction.recipe.tables import (
     bent_table,
-    classifier_table,
     errors_table,
     held_out_table,
     restitution_table,
@@ -93,20 +92,3 @@ def test_bent(rows):
     table = bent_table(rows)
     assert cells(table, "95th percentile")[1:] == ["10.0 %", "5.0 %", "15.0 %"]
     assert cells(table, "root mean square")[1:] == ["1.0 %", "1.0 %", "1.0 %"]
-
-
-def test_classifier(tmp_path):
-    found = []
-    for seed, gap_error, error in ((0, 0.0, math.inf), (2, 1.0, 7.0)):
-        keys = {"experiment": "classifier", "truth": "exact", "heights": "higher", "bounces": 3, "seed": seed}
-        shared = {"impacts": 10, "forecasts": 8}
-        gap = {"mistimed": seed, "missed": 0, "spurious": 1, "on_time": 4, "held_out_median": gap_error}
-        other = {"mistimed": 1, "missed": 2, "spurious": 3, "on_time": seed, "held_out_median": error}
-        found += tidy_rows(keys | {"model": "classifier"}, other | shared)
-        found += tidy_rows(keys | {"model": "gap"}, gap | shared)
-    table = classifier_table(as_read(found, tmp_path))
-    assert "over 2 seeds" in table.caption
-    # Medians of (0, 1) and of (∞, 7); 8 of 16 and 2 of 16 starts are on time.
-    gap, other = ["2 / 0 / 2", "50 %", "0.500"], ["2 / 4 / 6", "12 %", "diverged"]
-    expected = ["exact", "higher", "3", "20", *gap, *other]
-    assert cells(table, "exact") == expected
