@@ -131,7 +131,8 @@ def forecast_runs(
     scatter = None
     if isinstance(model, Mechanism) and model.scatter is not None:
         random = np.random.default_rng([seed, 1])
-        scatter = model.scatter[0] * random.standard_normal((count, HITS, len(model.geometry)))
+        size = (count, HITS, len(model.geometry))
+        scatter = float(np.asarray(model.scatter)[0]) * random.standard_normal(size)
         scatter[0] = 0.0  # the model itself has the mean restitution
     found: list[BandedForecast] = []
     for first in range(0, len(runs), TOGETHER):
