@@ -206,7 +206,8 @@ def most_probable(
         # Hypotheses are in the order of their weights.
         size, spawned = weight.shape[1], min(weight.shape[1], PARENTS)
         matrix, noise = flights.whole
-        moved = (matrix @ state.reshape(count, 9, -1) + noise).reshape(count, 9, size, dimension)
+        moved = (matrix @ state.reshape(count, 9, -1)).reshape(count, 9, size, dimension)
+        moved += noise[..., None] * (state[:, AA : AA + 1] > 0)  # nothing moves a body at rest
         matrix, noise = flights.before
         after = matrix @ state[:, None, :, :spawned].reshape(count, 1, 9, -1) + noise
         after = after.reshape(count, KINDS, 9, spawned, dimension)

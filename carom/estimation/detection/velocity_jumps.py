@@ -35,6 +35,8 @@ GAIN = 3.0
 """Least gain of the log-likelihood by a greater intensity: what gains nothing only blurs the jumps."""
 CHUNK, OVERLAP = 256, 48
 """Samples of the parts of long sequences, and by which they overlap."""
+ROUNDS = 3
+"""Alternations between jumps and what is known of the motion between them."""
 TRIALS = 24
 """Sequences from which the intensity of the misfit is chosen."""
 
@@ -44,17 +46,22 @@ def detect_velocity_jumps(data: Sequences) -> tuple[list[Jumps], Motion]:
     whole, data = data, _chunks(data)
     count = data.time.shape[1]
     some = np.linspace(0, count - 1, min(count, TRIALS)).astype(int)
-
-    def filtered(motion: Motion) -> tuple[list[Jumps], Motion, float]:
+    motion = _first_guess(data)
+    best: tuple[list[Jumps], Motion] | None = None
+    evidence = -np.inf
+    for _ in range(ROUNDS):
+        motion = _with_misfit(data.some(some), motion)
         levels = np.full((2, count), [[motion.misfit], [motion.drift]])
-        found, evidence = most_probable(data, motion, *levels)
-        return _joined(found, whole), motion, float(evidence.sum())
-
-    found, motion, evidence = filtered(_with_misfit(data.some(some), _first_guess(data)))
-    # The accelerations found between the jumps are a better prior, unless they mislead: those of a few
-    # pushes, say, or of contacts. Bounces too quick to tell apart cost either prior a little.
-    again, narrow, better = filtered(_with_accelerations(whole, found, motion))
-    return (again, narrow) if better > evidence - SLACK * count else (found, motion)
+        parts, of_sequence = most_probable(data, motion, *levels)
+        found, total = _joined(parts, whole), float(of_sequence.sum())
+        # What the flights say of accelerations and noise is a better prior, unless it misleads: that of a few
+        # pushes, say, or of contacts. Bounces too quick to tell apart cost either prior a little.
+        if total < evidence - SLACK * count:
+            break
+        best, evidence = (found, motion), total
+        motion = _from_flights(whole, found, motion)
+    assert best is not None
+    return best
 
 
 def _chunks(data: Sequences) -> Sequences:
@@ -199,14 +206,14 @@ def _with_misfit(data: Sequences, motion: Motion) -> Motion:
     return chosen
 
 
-def _with_accelerations(data: Sequences, found: Sequence[Jumps], motion: Motion) -> Motion:
-    """Mean and spread of the accelerations of all flights with five samples or more."""
-    values, variances = [], []
+def _from_flights(data: Sequences, found: Sequence[Jumps], motion: Motion) -> Motion:
+    """The motion with the accelerations, and the noise, of all flights with five samples or more."""
+    values, variances, squares, freedom = [], [], 0.0, 0
     for row, jumps in enumerate(found):
         ends = [-1, *jumps.step.tolist(), len(data.time) - 1]
         for low, high in pairwise(ends):
             t, x = data.time[low + 1 : high + 1, row], data.position[low + 1 : high + 1, row]
-            ok = np.isfinite(x).all(axis=1)
+            ok = np.isfinite(x).all(axis=1) & ~jumps.outlier[low + 1 : high + 1]
             if ok.sum() < 5:
                 continue
             t = t[ok] - t[ok].mean()
@@ -214,16 +221,25 @@ def _with_accelerations(data: Sequences, found: Sequence[Jumps], motion: Motion)
             t = t / unit
             design = np.stack([np.ones_like(t), t, 0.5 * t**2], axis=1)
             inverse = np.linalg.pinv(design.T @ design)
-            values.append((inverse @ design.T @ x[ok])[2] / unit**2)
+            solution = inverse @ design.T @ x[ok]
+            values.append(solution[2] / unit**2)
             variances.append(inverse[2, 2] / unit**4)
+            squares += float(np.sum((x[ok] - design @ solution) ** 2))
+            freedom += (len(t) - 3) * x.shape[1]
     if not values:
         return motion
     mean = np.median(values, axis=0)
     spread = np.median(np.abs(np.array(values) - mean), axis=0) / 0.6745
     by_noise = np.median(np.sqrt(variances)) * motion.noise[0]
     least = 0.1 * np.linalg.norm(mean) + 0.02 * motion.speed**2 / motion.length
+    # Third differences over many jumps overestimate the noise, and parabolas that misfit do so too.
+    noise = motion.noise.copy()
+    if motion.width == 1:
+        noise[0] = min(noise[0], np.sqrt(squares / freedom))
     return motion._replace(
-        acceleration=mean, deviation=np.maximum(np.sqrt(np.maximum(spread**2 - by_noise**2, 0)), least)
+        noise=noise,
+        acceleration=mean,
+        deviation=np.maximum(np.sqrt(np.maximum(spread**2 - by_noise**2, 0)), least),
     )
 
 
