@@ -77,6 +77,8 @@ class Jumps(NamedTuple):
     step: Int[np.ndarray, "jumps"]
     rest: Bool[np.ndarray, "jumps"]
     """Whether the body comes to rest."""
+    release: Bool[np.ndarray, "jumps"]
+    """Whether its acceleration changes as well."""
     outlier: Bool[np.ndarray, "samples"]
     """Samples that are no measurement of the motion."""
 
@@ -260,7 +262,7 @@ def _path(last: int, parent: Int[np.ndarray, "samples kinds"], outlier: Bool[np.
     found = []
     while last >= 0:
         sample, kind = divmod(last, KINDS)
-        found.append((sample - 1, kind == KINDS - 1))
+        found.append((sample - 1, kind))
         last = int(parent[sample, kind])
-    steps, rest = np.array(found[::-1], int).reshape(-1, 2).T
-    return Jumps(steps, rest.astype(bool), outlier)
+    steps, kinds = np.array(found[::-1], int).reshape(-1, 2).T
+    return Jumps(steps, _REST[kinds], ~_IMPACT[kinds] & ~_REST[kinds], outlier)

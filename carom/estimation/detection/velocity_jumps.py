@@ -105,33 +105,44 @@ def _joined(found: Sequence[Jumps], whole: Sequences) -> list[Jumps]:
             step = jumps.step - OVERLAP
             own = (step >= 0) & (step < CHUNK)
             outlier = jumps.outlier[OVERLAP : OVERLAP + CHUNK]
-            parts.append((step[own] + number * CHUNK, jumps.rest[own], outlier))
-        steps, rest, outlier = (np.concatenate(part) for part in zip(*parts, strict=True))
-        result.append(Jumps(steps, rest, outlier[:samples]))
+            parts.append((step[own] + number * CHUNK, jumps.rest[own], jumps.release[own], outlier))
+        steps, rest, release, outlier = (np.concatenate(part) for part in zip(*parts, strict=True))
+        result.append(Jumps(steps, rest, release, outlier[:samples]))
     return result
 
 
-def measured_noise(values: Float[np.ndarray, "samples sequences dimension"]) -> tuple[float, int]:
+def measured_noise(
+    values: Float[np.ndarray, "samples sequences dimension"],
+    time: Float[np.ndarray, "samples sequences"] | None = None,
+) -> tuple[float, int]:
     """Noise of independent samples that would tell as much as these, and the width of a filter, or 1.
 
-    Third differences vanish for constant acceleration. Their size does not depend on the stride between
-    samples for independent noise, is proportional to it at a jump, and to its cube for a smooth motion. If a
+    Third divided differences vanish for constant acceleration. Their size does not depend on the stride
+    between samples for independent noise, is proportional to it at a jump, and to its cube for a smooth motion. If a
     tracker has smoothed the positions it grows up to the width of the filter, and then no more: samples
     within that width tell as much as one. All of this is robust to jumps and outliers.
     """
-    levels = [_level(values, stride) for stride in STRIDES if 24 * stride <= len(values) or stride == 1]
+    if time is None:
+        time = np.broadcast_to(np.arange(len(values))[:, None], values.shape[:2]).astype(float)
+    strides = [stride for stride in STRIDES if 24 * stride <= len(values) or stride == 1]
+    levels = [_level(values, time, stride) for stride in strides]
     for stride, (level, wider) in zip(STRIDES, pairwise(levels), strict=False):
         if wider < (INDEPENDENT if stride == 1 else SATURATED) * level:
             return level * float(np.sqrt(stride)), stride
     return levels[0], 1
 
 
-def _level(values: Float[np.ndarray, "samples sequences dimension"], stride: int) -> float:
+def _level(values: np.ndarray, time: np.ndarray, stride: int) -> float:
     """Standard deviation of a coordinate from third differences between samples some steps apart."""
-    if len(values) <= 3 * stride:
+    count = len(values) - 3 * stride
+    if count <= 0:
         return 0.0
-    a, b, c, d = (values[k * stride : len(values) - (3 - k) * stride] for k in range(4))
-    squares = np.sum((d - 3 * c + 3 * b - a) ** 2, axis=2)
+    t, x = (np.stack([part[k * stride : k * stride + count] for k in range(4)]) for part in (time, values))
+    t = (t - t[0]) / (t[3] - t[0])
+    apart = np.where(np.eye(4, dtype=bool)[..., None, None], 1.0, t[:, None] - t[None])
+    weight = 1 / apart.prod(axis=1)
+    difference = np.einsum("kns,knsd->nsd", weight / np.sqrt(np.sum(weight**2, axis=0)), x)
+    squares = np.sum(difference**2, axis=2)
     squares = squares[np.isfinite(squares)]
     if not len(squares):
         return 0.0
@@ -142,17 +153,17 @@ def _level(values: Float[np.ndarray, "samples sequences dimension"], stride: int
     # The mean of χ² below a limit is that of χ² with two more degrees of freedom, relative to it.
     share = float(below(dimension + 2, TRIM) / below(dimension, TRIM))
     # From a few samples the noise is often found too small, and false jumps would follow.
-    return float(np.sqrt(kept / (20 * dimension * share))) * (1 + 3 / len(squares))
+    return float(np.sqrt(kept / (dimension * share))) * (1 + 3 / len(squares))
 
 
 def _first_guess(data: Sequences) -> Motion:
-    noise, width = measured_noise(data.position)
+    noise, width = measured_noise(data.position, data.time)
     dimension = data.position.shape[2]
     low, high = np.nanpercentile(data.position, [0.5, 99.5], axis=(0, 1))  # lost tracks may be anywhere
     extent = high - low
     length = max(float(extent.max()), 1e-300)
     speed = _speed(data, max(noise, 1e-9 * length))
-    of_velocity, _ = measured_noise(data.velocity)
+    of_velocity, _ = measured_noise(data.velocity, data.time)
     least = np.array([1e-6 * length, 1e-6 * speed])
     wide = 3 * speed**2 / length
     return Motion(
