@@ -41,6 +41,24 @@ def median_step(steps: Float[np.ndarray, "steps"]) -> float:
     return float(np.sort(steps)[(len(steps) - 1) // 2])
 
 
+def regular_clock(time: Times) -> Times:
+    """The nearest times of a camera, whose frames are even but for missing ones; the same where there are none.
+
+    Example:
+        >>> regular_clock(np.array([0.0, 0.11, 0.19, 0.4])).round(2)
+        array([0. , 0.1, 0.2, 0.4])
+    """
+    if len(time) < 3:
+        return time
+    step, start = median_step(np.diff(time)), time[0]
+    for _ in range(3):
+        frame = np.rint((time - start) / step)
+        centred = frame - frame.mean()
+        step = float(centred @ (time - time.mean()) / max(float(centred @ centred), 1e-300))
+        start = float(np.mean(time - step * frame))
+    return start + step * frame if step > 0 and (np.diff(frame) > 0).all() else time
+
+
 def _is_constant(time: Times, unit: float) -> bool:
     """Whether one run has a constant step, or would but for the rounding of its times to `unit`."""
     steps = np.diff(time)

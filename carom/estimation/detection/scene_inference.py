@@ -1,24 +1,26 @@
 """Inference of walls and pairs that touch, from a recording without candidate contacts.
 
-Velocity jumps of every body are detected. A jump of one body is an impact at a wall whose normal is the
-direction of the jump; simultaneous jumps of two bodies in opposite directions are an impact of the pair. A
-wall that the data cross is no wall. If hardly any are found, contacts may last for several samples, and these
-are masked.
+Velocity jumps of every body are detected. Simultaneous jumps of two bodies in opposite directions are an
+impact of the pair. The others may be impacts at a wall: a plane that the data do not cross, at which bodies
+closed, and from which they opened no faster. How many nats its impacts are likelier than jumps of unknown
+cause, anywhere and in any direction, decides between planes, and whether there is one. If many jumps remain
+unexplained, contacts may last for several samples, and these are masked.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
-from carom.estimation.detection.impacts import TOLERANCE
+from carom.data.steps import regular_clock
+from carom.estimation.detection.impacts import GRID, TOLERANCE
 from carom.estimation.detection.local_motion import fit_around, grid_around
-from carom.estimation.detection.switching_filter import Jumps, Motion
-from carom.estimation.detection.velocity_jumps import detect_velocity_jumps, sequences
+from carom.estimation.detection.switching_filter import Jumps, Motion, Sequences
+from carom.estimation.detection.velocity_jumps import detect_velocity_jumps, measured_noise, sequences
 from carom.mechanics import Candidate, Pair, Wall
 
 TOGETHER = 2
@@ -29,13 +31,26 @@ LIKELY = 8.0
 """Least log-odds of a jump that counts."""
 BEHIND, CLEARLY = 0.002, 5.0
 """Greatest fraction of the samples that may lie behind a wall, and by how many standard deviations."""
-UNEXPLAINED = 0.2
-"""Fraction of velocity jumps without an explanation from which on longer masks are tried."""
+UNEVEN = 2e-3
+"""Scatter of the positions of impacts at one wall, relative to the range of the motion: lenses bend walls."""
+SLOPE = 2.0
+"""Nats by which impacts at a wall must be likelier, per angle, for it not to be aligned with the axes."""
+EVIDENT = 3.0
+"""Least nats by which the impacts at a wall must be likelier than jumps of unknown cause."""
+TILT, STEEPEST = 0.25, 0.7
+"""Typical and greatest tangent of the angle of impulses to the normal, due to friction."""
+DIRECTIONS = 64
+"""Greatest number of directions of jumps that are tried as the normal of a wall."""
+UNKNOWN, MASKED = 10.0, 1.0
+"""Nats that a velocity jump of unknown cause costs, and a sample of a body that is masked."""
 MASKS = (0, 5, 15, 45)
 """Masks that are tried for contacts of finite duration, in samples either side of an impact."""
 FEWEST, MANY = 2, 6
 """Least number of impacts at a wall where so many impacts have been found: one jump of unknown cause, such as
 a push by a hand, is no wall."""
+CLOCK = 0.97
+"""Greatest ratio of the noise with the times of a regular clock to that with the times as written, for the
+former to be used."""
 MAXIMUM_SAMPLES = 20_000
 """Greatest number of samples of a recording that are searched."""
 
@@ -66,6 +81,14 @@ class _VelocityJump:
     position: Float[np.ndarray, "dimension"]
     before: Float[np.ndarray, "dimension"]
     after: Float[np.ndarray, "dimension"]
+    error: float
+    """Standard deviation of a coordinate of the position, with what the grid of instants adds."""
+    rate_error: float
+    """Standard deviation of a coordinate of the velocities."""
+    parts: int
+    """Number of detected jumps that are taken for this one."""
+    masked: int
+    """Number of samples that are ignored."""
 
     @property
     def change(self) -> np.ndarray:
@@ -77,12 +100,13 @@ class _Impact:
     """An impact of a body at a wall or of two bodies; the impulse on the first is along the normal."""
 
     bodies: tuple[int, ...]
-    normal: Float[np.ndarray, "dimension"]
     position: Float[np.ndarray, "dimension"]
     """Of the first body, relative to the second if there are two."""
     restitution: float
-    speed: float
-    """Magnitude of the velocity change of the first body."""
+    parts: int
+    """Number of detected jumps."""
+    masked: int
+    """Number of samples of its bodies that are masked."""
     ratio: float = 1.0
     """The mass of the second body over that of the first."""
 
@@ -109,34 +133,34 @@ def guess_contacts(recording: Recording) -> ContactGuess:
             runs.append(run.part(slice(0, remaining)))
     if not runs:
         return ContactGuess((), (), None, (1.0,) * recording.bodies)
-    data = sequences(
-        [run.time for run in runs], [run.position for run in runs], [run.velocity for run in runs]
-    )
+    runs, data = _on_a_clock(runs)
     jumps, motion = detect_velocity_jumps(data)
     bodies = recording.bodies
     by_run = [jumps[index * bodies : (index + 1) * bodies] for index in range(len(runs))]
+    tracks = [_track(runs, by_run, body) for body in range(bodies)]
+    count = sum(int((~found.release).sum()) for found in jumps)
 
-    def groups(mask: int) -> tuple[list[tuple[Candidate, list[_Impact]]], float]:
-        """Contacts with their impacts, and the fraction of the velocity jumps that they leave unexplained."""
-        impacts, count = [], 0
+    def explained(mask: int) -> tuple[float, list[tuple[Candidate, list[_Impact]]]]:
+        """The cost of what the contacts with these impacts leave unexplained."""
+        pairs: list[_Impact] = []
+        singles: list[_VelocityJump] = []
         for run, found in zip(runs, by_run, strict=True):
             if len(run) > 4 * mask:
-                of_run, jumping = _impacts(run, found, motion, mask)
-                impacts += of_run
-                count += jumping
-        chosen = _groups(impacts, runs, motion)
-        explained = sum(len(impact.bodies) for _, group in chosen for impact in group)
-        return chosen, 1 - explained / max(count, 1)
+                of_pairs, others = _split(run, found, motion, mask)
+                pairs += of_pairs
+                singles += others
+        chosen = [*_walls(singles, tracks, motion, len(pairs)), *_pairs(pairs, recording.dimension)]
+        members = [impact for _, group in chosen for impact in group]
+        unknown = count - sum(impact.parts for impact in members)
+        return UNKNOWN * unknown + MASKED * sum(impact.masked for impact in members), chosen
 
-    # A contact of finite duration is seen as two jumps, at its beginning and its end, that make no impact
-    # each: the shortest mask is chosen that leaves few jumps unexplained.
-    (chosen, fewest), mask = groups(0), 0
-    for longer in MASKS[1:]:
-        if fewest < UNEXPLAINED or len(runs) < 3:
-            break
-        more, unexplained = groups(longer)
-        if unexplained < 0.5 * fewest:
-            chosen, fewest, mask = more, unexplained, longer
+    # A contact of finite duration is seen as several jumps that make no impact each.
+    chosen, mask = [], 0
+    least = np.inf
+    for trial in MASKS:
+        cost, contacts = explained(trial)
+        if cost < least:
+            least, chosen, mask = cost, contacts, trial
     members = [impact for _, group in chosen for impact in group]
     ratios = [impact.restitution for impact in members]
     return ContactGuess(
@@ -148,18 +172,32 @@ def guess_contacts(recording: Recording) -> ContactGuess:
     )
 
 
-def _groups(
-    impacts: Sequence[_Impact], runs: Sequence[Run], motion: Motion
-) -> list[tuple[Candidate, list[_Impact]]]:
-    walls = _walls([impact for impact in impacts if len(impact.bodies) == 1], runs, motion)
-    if len(impacts) >= MANY:
-        walls = [(wall, group) for wall, group in walls if len(group) >= FEWEST]
-    dimension = runs[0].position.shape[2]
-    return [*walls, *_pairs([impact for impact in impacts if len(impact.bodies) == 2], dimension)]
+def _on_a_clock(runs: list[Run]) -> tuple[list[Run], Sequences]:
+    """The runs, at the times of a regular clock if that lowers the noise: logged times of frames jitter."""
+
+    def stacked(runs: list[Run]) -> tuple[Sequences, float]:
+        parts = zip(*((run.time, run.position, run.velocity) for run in runs), strict=True)
+        data = sequences(*map(list, parts))  # pyright: ignore
+        return data, measured_noise(data.position, data.time)[0]
+
+    even = [replace(run, time=regular_clock(run.time)) for run in runs]
+    (data, noise), (regular, lower) = stacked(runs), stacked(even)
+    return (even, regular) if lower < CLOCK * noise else (runs, data)
 
 
-def _impacts(run: Run, jumps: Sequence[Jumps], motion: Motion, mask: int) -> tuple[list[_Impact], int]:
-    """Combine velocity jumps into impacts; returns these and the number of jumps.
+def _track(runs: Sequence[Run], jumps: Sequence[Sequence[Jumps]], body: int) -> np.ndarray:
+    """All positions of a body, without outliers: [samples, dimension]."""
+    parts = []
+    for run, found in zip(runs, jumps, strict=True):
+        x = run.position[:, body]
+        parts.append(x[np.isfinite(x).all(axis=1) & ~found[body].outlier[: len(run)]])
+    return np.concatenate(parts)
+
+
+def _split(
+    run: Run, jumps: Sequence[Jumps], motion: Motion, mask: int
+) -> tuple[list[_Impact], list[_VelocityJump]]:
+    """Impacts of two bodies, and the velocity jumps that remain.
 
     Arguments:
         mask: samples either side of a jump to ignore.
@@ -167,42 +205,50 @@ def _impacts(run: Run, jumps: Sequence[Jumps], motion: Motion, mask: int) -> tup
     remaining = [
         jump for body, found in enumerate(jumps) for jump in _velocity_jumps(run, body, found, motion, mask)
     ]
-    found, count = [], len(remaining)
-    for a, b in combinations(remaining, 2):
-        distant = abs(a.step - b.step) > TOGETHER + mask
-        if a.body == b.body or distant or a not in remaining or b not in remaining:
-            continue
-        impact = _of_pair(a, b, run)
-        if impact is not None:
-            found.append(impact)
-            remaining = [jump for jump in remaining if jump is not a and jump is not b]
-    for jump in remaining:
-        normal = jump.change / max(float(np.linalg.norm(jump.change)), 1e-300)
-        before, after = float(normal @ jump.before), float(normal @ jump.after)
-        if _may_be_impact(before, after):
-            size = float(np.linalg.norm(jump.change))
-            found.append(_Impact((jump.body,), normal, jump.position, -after / before, size))
-    return found, count
+    remaining.sort(key=lambda jump: jump.step)
+    found: list[_Impact] = []
+    singles: list[_VelocityJump] = []
+    while remaining:
+        jump = remaining.pop(0)
+        for other in remaining:
+            together = other.body != jump.body and other.step - jump.step <= TOGETHER + mask
+            impact = _of_pair(jump, other, run) if together else None
+            if impact is not None:
+                found.append(impact)
+                remaining.remove(other)
+                break
+        else:
+            singles.append(jump)
+    return found, singles
 
 
 def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int) -> list[_VelocityJump]:
     """The jumps of one body with the motion before and after; with a mask, those close together are one."""
-    steps, groups = jumps.step.tolist(), []
-    for step in steps:
+    groups: list[list[int]] = []
+    for step in jumps.step.tolist():
         if groups and step - groups[-1][-1] <= 2 * mask:
             groups[-1].append(step)
         else:
             groups.append([step])
-    found = []
+    grid = GRID * float(np.median(np.diff(run.time)))
+    released, found = set(jumps.step[jumps.release].tolist()), []
     for number, group in enumerate(groups):
+        if released.issuperset(group):
+            continue
         low = groups[number - 1][-1] + 1 if number else 0
         high = groups[number + 1][0] + 1 if number + 1 < len(groups) else len(run)
-        instants = grid_around(round(0.5 * (group[0] + group[-1])), len(run) - 1, mask=mask)
-        local = fit_around(run, body, instants, low, high, motion, mask=mask)
+        wide = max(mask, (group[-1] - group[0]) // 2 + 2) if mask else 0
+        instants = grid_around(round(0.5 * (group[0] + group[-1])), len(run) - 1, mask=wide)
+        local = fit_around(run, body, instants, low, high, motion, mask=wide)
         best = int(np.argmax(local.log_likelihood))
         if local.log_likelihood[best] - local.smooth > LIKELY:
-            parts = (local.position[best], local.before[best], local.after[best])
-            found.append(_VelocityJump(body, int(instants[best]), *parts))
+            before, after = local.before[best], local.after[best]
+            variance = np.diagonal(local.covariance[best])
+            error = float(np.sqrt(variance[0] + (grid * np.linalg.norm(after - before)) ** 2))
+            rate_error = float(np.sqrt(max(variance[1:])))
+            counts = len([step for step in group if step not in released]), max(2 * wide - 1, 0)
+            motions = local.position[best], before, after
+            found.append(_VelocityJump(body, int(instants[best]), *motions, error, rate_error, *counts))
     return found
 
 
@@ -219,68 +265,149 @@ def _of_pair(a: _VelocityJump, b: _VelocityJump, run: Run) -> _Impact | None:
     # In the plane and in space spheres repel each other along the line of their centres.
     if len(relative) > 1 and float(normal @ relative) < ALIGNED * float(np.linalg.norm(relative)):
         return None
-    if not _may_be_impact(before, after):
+    slack = 2 * TOLERANCE * abs(before)
+    if not (before < 0 and -slack <= after <= -before + slack):
         return None
     # Momentum is conserved: the masses are inversely proportional to the velocity changes.
-    return _Impact((a.body, b.body), normal, relative, -after / before, lengths[0], lengths[0] / lengths[1])
+    counts = a.parts + b.parts, a.masked + b.masked
+    return _Impact((a.body, b.body), relative, -after / before, *counts, lengths[0] / lengths[1])
 
 
-def _may_be_impact(before: float, after: float) -> bool:
-    """Whether an impact with 0 ≤ e ≤ 1 could have these rates of the gap."""
-    slack = 2 * TOLERANCE * abs(before)
-    return before < 0 and -slack <= after <= -before + slack
+class _Hits(NamedTuple):
+    """Velocity jumps of one body as arrays."""
+
+    position: Float[np.ndarray, "hits dimension"]
+    before: Float[np.ndarray, "hits dimension"]
+    after: Float[np.ndarray, "hits dimension"]
+    error: Float[np.ndarray, "hits"]
+    rate_error: Float[np.ndarray, "hits"]
+
+    def some(self, rows: np.ndarray) -> "_Hits":
+        return _Hits(*(part[rows] for part in self))
+
+
+class _Plane(NamedTuple):
+    """A hypothetical wall."""
+
+    normal: Float[np.ndarray, "dimension"]
+    offset: float
+    members: Bool[np.ndarray, "hits"]
+    evidence: float
+    """Nats by which its impacts are likelier than jumps of unknown cause; the first determines the offset."""
 
 
 def _walls(
-    impacts: Sequence[_Impact], runs: Sequence[Run], motion: Motion
+    jumps: Sequence[_VelocityJump], tracks: Sequence[np.ndarray], motion: Motion, others: int
 ) -> list[tuple[Wall, list[_Impact]]]:
-    """Group the impacts of each body by direction and position; walls with data behind them are left out."""
-    groups: list[list[_Impact]] = []
-    # The fastest first: their directions are the least disturbed by noise and friction.
-    for impact in sorted(impacts, key=lambda one: -one.speed):
-        for group in groups:
-            if group[0].bodies == impact.bodies and float(group[0].normal @ impact.normal) > ALIGNED:
-                group.append(impact)
-                break
-        else:
-            groups.append([impact])
-    found: dict[tuple, tuple[Wall, list[_Impact]]] = {}
-    for group in sorted(groups, key=len, reverse=True):
-        normal = _upright(np.median([impact.normal for impact in group], axis=0))
-        # Along the common normal, since friction tilts the direction of single jumps.
-        heights = np.array([normal @ impact.position for impact in group])
-        centre = _mode(heights, max(3 * motion.noise[0], 0.01 * motion.length))
-        near = np.abs(heights - centre) < max(6 * motion.noise[0], 0.03 * motion.length)
-        offset = float(np.median(heights[near]))
-        body = group[0].bodies[0]
-        height = np.concatenate([run.position[:, body] @ normal for run in runs])
-        height = height[np.isfinite(height)]
-        slack = CLEARLY * motion.noise[0] + 2 * float(np.median(np.abs(heights[near] - offset)))
-        behind = int(np.sum(height < offset - slack))
-        if behind > max(2, BEHIND * len(height)):
+    """Walls of every body, the most evident first, until no more are evident."""
+    found: list[tuple[Wall, list[_Impact]]] = []
+    many = len(jumps) + others >= MANY
+    for body, track in enumerate(tracks):
+        own = [jump for jump in jumps if jump.body == body]
+        if not own:
             continue
-        wall = Wall(body, tuple(normal.tolist()), offset)
-        # Directions on either side of a limit may belong to one wall, which the larger group describes.
-        key = (body, tuple(np.round(normal, 1).tolist()))
-        found.setdefault(key, (wall, [impact for impact, ok in zip(group, near, strict=True) if ok]))
-    return sorted(found.values(), key=lambda pair: (pair[0].body, pair[0].normal))
+        names = ("position", "before", "after", "error", "rate_error")
+        hits = _Hits(*(np.array([getattr(jump, name) for jump in own]) for name in names))
+        free, walls = np.ones(len(own), bool), []
+        while free.any():
+            plane = _best_plane(hits, free, track, motion, walls)
+            if plane is None or plane.members.sum() < (FEWEST if many else 1):
+                break
+            if plane.evidence < EVIDENT and plane.members.sum() > 1:
+                break
+            normal = plane.normal
+            walls.append(normal)
+            ratios = -(hits.after @ normal) / (hits.before @ normal)
+            group = [
+                _Impact((body,), own[k].position, float(ratios[k]), own[k].parts, own[k].masked)
+                for k in np.flatnonzero(plane.members)
+            ]
+            found.append((Wall(body, tuple(normal.tolist()), plane.offset), group))
+            free &= ~plane.members
+    return sorted(found, key=lambda pair: (pair[0].body, pair[0].normal))
 
 
-def _mode(values: Float[np.ndarray, "values"], width: float) -> float:
-    """The value with the most others around it."""
-    density = np.exp(-0.5 * ((values[:, None] - values[None, :]) / width) ** 2).sum(axis=1)
-    return float(values[np.argmax(density)])
+def _best_plane(
+    hits: _Hits, free: np.ndarray, track: np.ndarray, motion: Motion, walls: Sequence[np.ndarray]
+) -> _Plane | None:
+    """The most evident plane that no data lie behind."""
+    dimension = track.shape[1]
+    axes = [sign * axis for axis in np.eye(dimension) for sign in (1.0, -1.0)]
+    directions: list[np.ndarray] = []
+    if dimension > 1:
+        change = (hits.after - hits.before)[free]
+        fastest = np.argsort(-np.sum(change**2, axis=1))[:DIRECTIONS]
+        directions = list(change[fastest] / np.linalg.norm(change[fastest], axis=1, keepdims=True))
+    best = None
+    for number, normal in enumerate([*axes, *directions]):
+        plane = _plane(hits, free, track, motion, normal, aligned=number < len(axes))
+        for _ in range(2 if number >= len(axes) else 0):
+            if plane is not None:
+                turned = _turned(hits, plane, motion)
+                plane = _plane(hits, free, track, motion, turned, aligned=False) or plane
+        if plane is None or any(plane.normal @ wall > ALIGNED for wall in walls):
+            continue
+        if best is None or plane.evidence > best.evidence:
+            best = plane
+    return best
 
 
-def _upright(normal: Float[np.ndarray, "dimension"]) -> Float[np.ndarray, "dimension"]:
-    """The nearest coordinate axis if it is close, as most walls and floors are aligned; else the normal."""
-    largest = int(np.argmax(np.abs(normal)))
-    length = float(np.linalg.norm(normal))
-    if abs(normal[largest]) > ALIGNED * length:
-        axis = np.zeros_like(normal)
-        axis[largest] = np.sign(normal[largest])
-        return axis
-    return normal / length
+def _plane(
+    hits: _Hits,
+    free: np.ndarray,
+    track: np.ndarray,
+    motion: Motion,
+    normal: Float[np.ndarray, "dimension"],
+    *,
+    aligned: bool,
+) -> _Plane | None:
+    """The plane with this normal at which most impacts are, if no data lie behind it."""
+    closing, opening = hits.before @ normal, hits.after @ normal
+    slack = 2 * TOLERANCE * np.abs(closing) + 2 * hits.rate_error
+    height = hits.position @ normal
+    # The highest that a plane may be: a few samples may be lost tracks.
+    few = max(2, int(BEHIND * len(track)))
+    lowest = float(np.partition(track @ normal, few)[few]) if len(track) > few else np.inf
+    limit = lowest + CLEARLY * motion.noise[0] + 0.01 * motion.length
+    possible = free & (closing < 0) & (opening >= -slack) & (opening <= -closing + slack) & (height < limit)
+    along = opening - closing
+    across = np.linalg.norm(hits.after - hits.before - along[:, None] * normal, axis=1)
+    across = np.maximum(across - 2 * hits.rate_error, 0)
+    rows = np.flatnonzero(possible & (across < STEEPEST * along))
+    if not len(rows):
+        return None
+    spread = np.hypot(hits.error, UNEVEN * motion.length)[rows]
+    apart = (height[rows, None] - height[None, rows]) / spread[:, None]
+    alone = np.log(motion.length / (np.sqrt(2 * np.pi) * spread))
+    gain = np.maximum(alone[:, None] - 0.5 * np.minimum(apart**2, 100.0), 0)
+    centre = int(np.argmax(gain.sum(axis=0)))
+    near = gain[:, centre] > 0
+    if not near.any():
+        return None
+    weight = 1 / spread[near] ** 2
+    offset = float(weight @ height[rows[near]] / weight.sum())
+    members = np.zeros(len(free), bool)
+    members[rows[near]] = True
+    # The first impact determines the offset. Friction turns the impulses of all alike.
+    turn = float(np.median(across[members] / along[members])) / TILT
+    evidence = float(gain[near, centre].sum() - alone.max()) - 0.5 * turn**2
+    return _Plane(normal, offset, members, evidence - (0.0 if aligned else SLOPE * (len(normal) - 1)))
+
+
+def _turned(hits: _Hits, plane: _Plane, motion: Motion) -> Float[np.ndarray, "dimension"]:
+    """The normal of a plane through the positions of its impacts, near the direction of their impulses."""
+    own = hits.some(plane.members)
+    change = own.after - own.before
+    normal = change.sum(axis=0)
+    normal = normal / np.linalg.norm(normal)
+    tangents = np.linalg.svd(normal[None])[2][1:]
+    spread = np.hypot(own.error, UNEVEN * motion.length)
+    weight = 1 / spread**2
+    from_centre = own.position - weight @ own.position / weight.sum()
+    height, along = from_centre @ normal, from_centre @ tangents.T
+    matrix = (weight[:, None] * along).T @ along + np.eye(len(tangents)) / TILT**2
+    normal = normal - np.linalg.solve(matrix, along.T @ (weight * height)) @ tangents
+    return normal / np.linalg.norm(normal)
 
 
 def _pairs(impacts: Iterable[_Impact], dimension: int) -> list[tuple[Pair, list[_Impact]]]:

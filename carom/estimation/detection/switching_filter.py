@@ -77,85 +77,52 @@ class Jumps(NamedTuple):
     step: Int[np.ndarray, "jumps"]
     rest: Bool[np.ndarray, "jumps"]
     """Whether the body comes to rest."""
+    release: Bool[np.ndarray, "jumps"]
+    """Whether its acceleration changes as well."""
     outlier: Bool[np.ndarray, "samples"]
     """Samples that are no measurement of the motion."""
 
 
-class _Flights(NamedTuple):
-    """Motion as a linear map of Gaussian states, x ↦ matrix x + noise, and what a jump in between adds."""
-
-    whole: tuple[np.ndarray, np.ndarray]
-    """Over a step: matrices [sequences, 9, 9] and noises [sequences, 9, 1]."""
-    before: tuple[np.ndarray, np.ndarray]
-    """Up to a jump of each kind within the step: [sequences, kinds, 9, 9 or 1]."""
-    after: tuple[np.ndarray, np.ndarray]
-    """From there to the end of the step."""
-    late: np.ndarray
-    """Variance of the instant of a jump of each kind, [sequences, kinds, 1, 1]."""
-
-
-def _polynomials() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coefficients of hⁿ in the map of a state, and in what q and p add to it."""
-    matrix, by_misfit, by_drift = np.zeros((6, 9, 9)), np.zeros((6, 9)), np.zeros((6, 9))
-    matrix[0] = np.eye(9)
-    for row, column, power, value in [
-        *[(X, V, 1, 1), (X, A, 2, 1 / 2), (V, A, 1, 1)],
-        *[(XX, XV, 1, 2), (XX, XA, 2, 1), (XX, VV, 2, 1), (XX, VA, 3, 1), (XX, AA, 4, 1 / 4)],
-        *[(XV, XA, 1, 1), (XV, VV, 1, 1), (XV, VA, 2, 3 / 2), (XV, AA, 3, 1 / 2)],
-        *[(XA, VA, 1, 1), (XA, AA, 2, 1 / 2), (VV, VA, 1, 2), (VV, AA, 2, 1), (VA, AA, 1, 1)],
-    ]:
-        matrix[power, row, column] = value
-    for row, power, value in [(XX, 3, 1 / 3), (XV, 2, 1 / 2), (VV, 1, 1)]:
-        by_misfit[power, row] = value
-    for row, power, value in [
-        *[(XX, 5, 1 / 20), (XV, 4, 1 / 8), (XA, 3, 1 / 6)],
-        *[(VV, 3, 1 / 3), (VA, 2, 1 / 2), (AA, 1, 1)],
-    ]:
-        by_drift[power, row] = value
-    return matrix, by_misfit, by_drift
-
-
-_MATRIX, _BY_MISFIT, _BY_DRIFT = _polynomials()
-
-
-def _flights(h: np.ndarray, misfit: np.ndarray, drift: np.ndarray) -> _Flights:
-    """Flights over a whole step, and up to and after a jump of each kind within it."""
-    durations = h[:, None] * np.concatenate([[1.0], _BEFORE, _AFTER])
-    powers = durations[..., None] ** np.arange(6)
-    noise = misfit[:, None, None] * (powers @ _BY_MISFIT) + drift[:, None, None] * (powers @ _BY_DRIFT)
-    matrix, noise = np.tensordot(powers, _MATRIX, 1), noise[..., None]
-    before, after = slice(1, 1 + KINDS), slice(1 + KINDS, None)
-    late = ((_WIDTH * h[:, None]) ** 2 / 12)[:, :, None, None]
-    return _Flights(
-        (matrix[:, 0], noise[:, 0]),
-        (matrix[:, before], noise[:, before]),
-        (matrix[:, after], noise[:, after]),
-        late,
-    )
+def _flown(state: np.ndarray, h: np.ndarray, misfit: np.ndarray, drift: np.ndarray) -> np.ndarray:
+    """Gaussian states [9, …] after a time h of dx = v dt, dv = a dt + √q dW, da = √p dW′: F P Fᵀ + Q."""
+    x, v, a, xx, xv, xa, vv, va, aa = state
+    moved, square = np.empty((9, *np.broadcast_shapes(x.shape, h.shape))), 0.5 * h**2
+    of_x = xx + h * xv + square * xa, xv + h * vv + square * va, xa + h * va + square * aa
+    of_v = vv + h * va, va + h * aa
+    moved[X] = x + h * v + square * a
+    moved[V] = v + h * a
+    moved[A] = a
+    moved[XX] = of_x[0] + h * of_x[1] + square * of_x[2] + misfit * h**3 / 3 + drift * h**5 / 20
+    moved[XV] = of_x[1] + h * of_x[2] + misfit * square + drift * h**4 / 8
+    moved[XA] = of_x[2] + drift * h**3 / 6
+    moved[VV] = of_v[0] + h * of_v[1] + misfit * h + drift * h**3 / 3
+    moved[VA] = of_v[1] + drift * square
+    moved[AA] = aa + drift * h
+    return moved
 
 
 def _jump_map(motion: Motion) -> tuple[np.ndarray, np.ndarray]:
-    """What a jump of each kind keeps of a state, and what it adds: [kinds, 9, 1, 1 or dimension]."""
-    keep, add = np.ones((KINDS, 9, 1, 1)), np.zeros((KINDS, 9, 1, len(motion.acceleration)))
-    keep[:, [V, VV, XV, VA]] = 0.0
-    add[~_REST, VV] = (WIDE * motion.speed) ** 2
+    """What a jump of each kind keeps of a state, and what it adds: [9, 1, kinds, 1, 1 or dimension]."""
+    keep, add = np.ones((9, 1, KINDS, 1, 1)), np.zeros((9, 1, KINDS, 1, len(motion.acceleration)))
+    keep[[V, VV, XV, VA]] = 0.0
+    add[VV][:, ~_REST] = (WIDE * motion.speed) ** 2
     for kind in np.flatnonzero(~_IMPACT):
-        keep[kind, [A, XA, AA]] = 0.0
+        keep[[A, XA, AA], :, kind] = 0.0
         if not _REST[kind]:
-            add[kind, A], add[kind, AA] = motion.acceleration, motion.deviation**2
+            add[A][:, kind], add[AA][:, kind] = motion.acceleration, motion.deviation**2
     return keep, add
 
 
-def _first_state(data: Sequences, motion: Motion) -> np.ndarray:
+def _first_state(data: Sequences, motion: Motion) -> Float[np.ndarray, "9 sequences 1 dimension"]:
     """What is known of every sequence at its first sample."""
     count, dimension = data.position.shape[1:]
-    state = np.zeros((count, 9, 1, dimension))
+    state = np.zeros((9, count, 1, dimension))
     seen = np.isfinite(data.position[0])
     middle = 0.5 * (np.nanmax(data.position, axis=(0, 1)) + np.nanmin(data.position, axis=(0, 1)))
-    state[:, X, 0] = np.where(seen, data.position[0], middle)
-    state[:, XX, 0] = np.where(seen, motion.noise[0] ** 2, motion.length**2)
-    state[:, VV], state[:, AA] = (WIDE * motion.speed) ** 2, motion.deviation**2
-    state[:, A] = motion.acceleration
+    state[X, :, 0] = np.where(seen, data.position[0], middle)
+    state[XX, :, 0] = np.where(seen, motion.noise[0] ** 2, motion.length**2)
+    state[VV], state[AA] = (WIDE * motion.speed) ** 2, motion.deviation**2
+    state[A] = motion.acceleration
     return state
 
 
@@ -193,35 +160,29 @@ def most_probable(
     evidence = np.zeros(count)
     shares = np.log([1 - OUTLIERS, OUTLIERS])[:, None, None]
     stays, jumps = -np.logaddexp(0, data.prior)[:, :, None], -np.logaddexp(0, -data.prior)[:, :, None]
-    steps = np.diff(data.time, axis=0)
-    # Steps that differ by rounding alone are the same, which saves a part of the work.
-    steps = np.where(np.abs(steps - np.median(steps)) < 1e-9 * np.median(steps), np.median(steps), steps)
-    changed = np.append(False, (steps[1:] != steps[:-1]).any(axis=1))
+    steps = np.diff(data.time, axis=0)[:, :, None, None]
     keep, add = _jump_map(motion)
     instant = np.where(_REST, 0.0, (WIDE * motion.speed) ** 2)[:, None, None]
-    flights, history = _flights(steps[0], misfit, drift), []
+    width = _WIDTH[:, None, None] ** 2 / 12
+    q, p = (level[:, None, None] for level in (misfit, drift))
+    history = []
     for k in range(1, samples):
-        if changed[k - 1]:
-            flights = _flights(steps[k - 1], misfit, drift)
         # Hypotheses are in the order of their weights.
-        size, spawned = weight.shape[1], min(weight.shape[1], PARENTS)
-        matrix, noise = flights.whole
-        moved = (matrix @ state.reshape(count, 9, -1) + noise).reshape(count, 9, size, dimension)
-        matrix, noise = flights.before
-        after = matrix @ state[:, None, :, :spawned].reshape(count, 1, 9, -1) + noise
-        after = after.reshape(count, KINDS, 9, spawned, dimension)
-        after[:, :, XX] += flights.late * (after[:, :, V] ** 2 + after[:, :, VV] + instant)
-        after = after * keep + add
-        matrix, noise = flights.after
-        after = (matrix @ after.reshape(count, KINDS, 9, -1) + noise).swapaxes(1, 2)
-        state = np.concatenate([moved, after.reshape(count, 9, -1, dimension)], axis=2)
+        size, spawned, h = weight.shape[1], min(weight.shape[1], PARENTS), steps[k - 1]
+        moving = state[AA] > 0  # nothing moves a body at rest
+        moved = _flown(state, h, q * moving, p * moving)
+        h, kinds = h[:, None], (slice(None), None)
+        after = _flown(state[:, :, None, :spawned], h * _BEFORE[:, None, None], q[kinds], p[kinds])
+        after[XX] += width * h**2 * (after[V] ** 2 + after[VV] + instant)
+        after = _flown(after * keep + add, h * _AFTER[:, None, None], q[kinds], p[kinds])
+        state = np.concatenate([moved, after.reshape(9, count, -1, dimension)], axis=2)
         jumped = (weight[:, :spawned] + jumps[k])[:, None] + _LOG_SHARE[:, None]
         weight = np.concatenate([weight + stays[k], jumped.reshape(count, -1)], axis=1)
         lost = np.zeros(weight.shape, bool)
         for row, values, finite, usual, variances in channels:
             known = finite[k]
-            error = np.where(known, values[k] - state[:, row], 0.0)
-            spread = state[:, XX if row == X else VV] + variances
+            error = np.where(known, values[k] - state[row], 0.0)
+            spread = state[XX if row == X else VV] + variances
             density = np.where(known, -0.5 * (error**2 / spread + np.log(2 * np.pi * spread)), 0.0)
             usual_weight, unusual_weight = density.sum(axis=-1) + shares
             if row == X:  # a sample is an outlier in all that is measured
@@ -229,11 +190,10 @@ def most_probable(
             weight = weight + np.where(lost, unusual_weight, usual_weight)
             # What was not measured has an infinite variance, and leaves the state as it was.
             variance = np.where(known & ~lost[..., None], usual, np.inf)
-            covariances = state[:, 3:6] if row == X else state[:, [XV, VV, VA]]
-            gain = covariances / (covariances[:, row : row + 1] + variance[:, None])
-            change = gain[:, _FIRST] * covariances[:, _SECOND]
-            state[:, :3] += gain * error[:, None]
-            state[:, 3:] -= change
+            covariances = state[[XX, XV, XA] if row == X else [XV, VV, VA]]
+            gain = covariances / (covariances[row] + variance)
+            state[:3] += gain * error
+            state[3:] -= gain[_FIRST] * covariances[_SECOND]
         # Of several parents of a jump only the best is kept: the state after it hardly depends on the parent.
         by_parent = weight[:, size:].reshape(count, KINDS, spawned).argmax(axis=2)
         parent[k] = last[rows, by_parent]
@@ -243,7 +203,7 @@ def most_probable(
         last = np.concatenate([last, fresh], axis=1)
         order = np.argsort(-weight[rows, kept], axis=1)[:, :HYPOTHESES]
         kept, last = kept[rows, order], last[rows, order]
-        state, weight, lost = state[rows, :, kept].swapaxes(1, 2), weight[rows, kept], lost[rows, kept]
+        state, weight, lost = state[:, rows, kept], weight[rows, kept], lost[rows, kept]
         # Jumps inherit the outliers of the best hypothesis, which their parents hardly differ from.
         history.append((lost, np.where(kept < size, kept, 0)))
         evidence += weight[:, 0]
@@ -259,7 +219,7 @@ def _path(last: int, parent: Int[np.ndarray, "samples kinds"], outlier: Bool[np.
     found = []
     while last >= 0:
         sample, kind = divmod(last, KINDS)
-        found.append((sample - 1, kind == KINDS - 1))
+        found.append((sample - 1, kind))
         last = int(parent[sample, kind])
-    steps, rest = np.array(found[::-1], int).reshape(-1, 2).T
-    return Jumps(steps, rest.astype(bool), outlier)
+    steps, kinds = np.array(found[::-1], int).reshape(-1, 2).T
+    return Jumps(steps, _REST[kinds], ~_IMPACT[kinds] & ~_REST[kinds], outlier)

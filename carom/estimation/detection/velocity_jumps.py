@@ -35,6 +35,8 @@ GAIN = 3.0
 """Least gain of the log-likelihood by a greater intensity: what gains nothing only blurs the jumps."""
 CHUNK, OVERLAP = 256, 48
 """Samples of the parts of long sequences, and by which they overlap."""
+ROUNDS = 3
+"""Alternations between jumps and what is known of the motion between them."""
 TRIALS = 24
 """Sequences from which the intensity of the misfit is chosen."""
 
@@ -44,17 +46,22 @@ def detect_velocity_jumps(data: Sequences) -> tuple[list[Jumps], Motion]:
     whole, data = data, _chunks(data)
     count = data.time.shape[1]
     some = np.linspace(0, count - 1, min(count, TRIALS)).astype(int)
-
-    def filtered(motion: Motion) -> tuple[list[Jumps], Motion, float]:
+    motion = _first_guess(data)
+    best: tuple[list[Jumps], Motion] | None = None
+    evidence = -np.inf
+    for _ in range(ROUNDS):
+        motion = _with_misfit(data.some(some), motion)
         levels = np.full((2, count), [[motion.misfit], [motion.drift]])
-        found, evidence = most_probable(data, motion, *levels)
-        return _joined(found, whole), motion, float(evidence.sum())
-
-    found, motion, evidence = filtered(_with_misfit(data.some(some), _first_guess(data)))
-    # The accelerations found between the jumps are a better prior, unless they mislead: those of a few
-    # pushes, say, or of contacts. Bounces too quick to tell apart cost either prior a little.
-    again, narrow, better = filtered(_with_accelerations(whole, found, motion))
-    return (again, narrow) if better > evidence - SLACK * count else (found, motion)
+        parts, of_sequence = most_probable(data, motion, *levels)
+        found, total = _joined(parts, whole), float(of_sequence.sum())
+        # What the flights say of accelerations and noise is a better prior, unless it misleads: that of a few
+        # pushes, say, or of contacts. Bounces too quick to tell apart cost either prior a little.
+        if total < evidence - SLACK * count:
+            break
+        best, evidence = (found, motion), total
+        motion = _from_flights(whole, found, motion)
+    assert best is not None
+    return best
 
 
 def _chunks(data: Sequences) -> Sequences:
@@ -98,33 +105,44 @@ def _joined(found: Sequence[Jumps], whole: Sequences) -> list[Jumps]:
             step = jumps.step - OVERLAP
             own = (step >= 0) & (step < CHUNK)
             outlier = jumps.outlier[OVERLAP : OVERLAP + CHUNK]
-            parts.append((step[own] + number * CHUNK, jumps.rest[own], outlier))
-        steps, rest, outlier = (np.concatenate(part) for part in zip(*parts, strict=True))
-        result.append(Jumps(steps, rest, outlier[:samples]))
+            parts.append((step[own] + number * CHUNK, jumps.rest[own], jumps.release[own], outlier))
+        steps, rest, release, outlier = (np.concatenate(part) for part in zip(*parts, strict=True))
+        result.append(Jumps(steps, rest, release, outlier[:samples]))
     return result
 
 
-def measured_noise(values: Float[np.ndarray, "samples sequences dimension"]) -> tuple[float, int]:
+def measured_noise(
+    values: Float[np.ndarray, "samples sequences dimension"],
+    time: Float[np.ndarray, "samples sequences"] | None = None,
+) -> tuple[float, int]:
     """Noise of independent samples that would tell as much as these, and the width of a filter, or 1.
 
-    Third differences vanish for constant acceleration. Their size does not depend on the stride between
-    samples for independent noise, is proportional to it at a jump, and to its cube for a smooth motion. If a
+    Third divided differences vanish for constant acceleration. Their size does not depend on the stride
+    between samples for independent noise, is proportional to it at a jump, and to its cube for a smooth motion. If a
     tracker has smoothed the positions it grows up to the width of the filter, and then no more: samples
     within that width tell as much as one. All of this is robust to jumps and outliers.
     """
-    levels = [_level(values, stride) for stride in STRIDES if 24 * stride <= len(values) or stride == 1]
+    if time is None:
+        time = np.broadcast_to(np.arange(len(values))[:, None], values.shape[:2]).astype(float)
+    strides = [stride for stride in STRIDES if 24 * stride <= len(values) or stride == 1]
+    levels = [_level(values, time, stride) for stride in strides]
     for stride, (level, wider) in zip(STRIDES, pairwise(levels), strict=False):
         if wider < (INDEPENDENT if stride == 1 else SATURATED) * level:
             return level * float(np.sqrt(stride)), stride
     return levels[0], 1
 
 
-def _level(values: Float[np.ndarray, "samples sequences dimension"], stride: int) -> float:
+def _level(values: np.ndarray, time: np.ndarray, stride: int) -> float:
     """Standard deviation of a coordinate from third differences between samples some steps apart."""
-    if len(values) <= 3 * stride:
+    count = len(values) - 3 * stride
+    if count <= 0:
         return 0.0
-    a, b, c, d = (values[k * stride : len(values) - (3 - k) * stride] for k in range(4))
-    squares = np.sum((d - 3 * c + 3 * b - a) ** 2, axis=2)
+    t, x = (np.stack([part[k * stride : k * stride + count] for k in range(4)]) for part in (time, values))
+    t = (t - t[0]) / (t[3] - t[0])
+    apart = np.where(np.eye(4, dtype=bool)[..., None, None], 1.0, t[:, None] - t[None])
+    weight = 1 / apart.prod(axis=1)
+    difference = np.einsum("kns,knsd->nsd", weight / np.sqrt(np.sum(weight**2, axis=0)), x)
+    squares = np.sum(difference**2, axis=2)
     squares = squares[np.isfinite(squares)]
     if not len(squares):
         return 0.0
@@ -135,17 +153,17 @@ def _level(values: Float[np.ndarray, "samples sequences dimension"], stride: int
     # The mean of χ² below a limit is that of χ² with two more degrees of freedom, relative to it.
     share = float(below(dimension + 2, TRIM) / below(dimension, TRIM))
     # From a few samples the noise is often found too small, and false jumps would follow.
-    return float(np.sqrt(kept / (20 * dimension * share))) * (1 + 3 / len(squares))
+    return float(np.sqrt(kept / (dimension * share))) * (1 + 3 / len(squares))
 
 
 def _first_guess(data: Sequences) -> Motion:
-    noise, width = measured_noise(data.position)
+    noise, width = measured_noise(data.position, data.time)
     dimension = data.position.shape[2]
     low, high = np.nanpercentile(data.position, [0.5, 99.5], axis=(0, 1))  # lost tracks may be anywhere
     extent = high - low
     length = max(float(extent.max()), 1e-300)
     speed = _speed(data, max(noise, 1e-9 * length))
-    of_velocity, _ = measured_noise(data.velocity)
+    of_velocity, _ = measured_noise(data.velocity, data.time)
     least = np.array([1e-6 * length, 1e-6 * speed])
     wide = 3 * speed**2 / length
     return Motion(
@@ -199,14 +217,14 @@ def _with_misfit(data: Sequences, motion: Motion) -> Motion:
     return chosen
 
 
-def _with_accelerations(data: Sequences, found: Sequence[Jumps], motion: Motion) -> Motion:
-    """Mean and spread of the accelerations of all flights with five samples or more."""
-    values, variances = [], []
+def _from_flights(data: Sequences, found: Sequence[Jumps], motion: Motion) -> Motion:
+    """The motion with the accelerations, and the noise, of all flights with five samples or more."""
+    values, variances, squares, freedom = [], [], 0.0, 0
     for row, jumps in enumerate(found):
         ends = [-1, *jumps.step.tolist(), len(data.time) - 1]
         for low, high in pairwise(ends):
             t, x = data.time[low + 1 : high + 1, row], data.position[low + 1 : high + 1, row]
-            ok = np.isfinite(x).all(axis=1)
+            ok = np.isfinite(x).all(axis=1) & ~jumps.outlier[low + 1 : high + 1]
             if ok.sum() < 5:
                 continue
             t = t[ok] - t[ok].mean()
@@ -214,16 +232,25 @@ def _with_accelerations(data: Sequences, found: Sequence[Jumps], motion: Motion)
             t = t / unit
             design = np.stack([np.ones_like(t), t, 0.5 * t**2], axis=1)
             inverse = np.linalg.pinv(design.T @ design)
-            values.append((inverse @ design.T @ x[ok])[2] / unit**2)
+            solution = inverse @ design.T @ x[ok]
+            values.append(solution[2] / unit**2)
             variances.append(inverse[2, 2] / unit**4)
+            squares += float(np.sum((x[ok] - design @ solution) ** 2))
+            freedom += (len(t) - 3) * x.shape[1]
     if not values:
         return motion
     mean = np.median(values, axis=0)
     spread = np.median(np.abs(np.array(values) - mean), axis=0) / 0.6745
     by_noise = np.median(np.sqrt(variances)) * motion.noise[0]
     least = 0.1 * np.linalg.norm(mean) + 0.02 * motion.speed**2 / motion.length
+    # Third differences over many jumps overestimate the noise, and parabolas that misfit do so too.
+    noise = motion.noise.copy()
+    if motion.width == 1:
+        noise[0] = min(noise[0], np.sqrt(squares / freedom))
     return motion._replace(
-        acceleration=mean, deviation=np.maximum(np.sqrt(np.maximum(spread**2 - by_noise**2, 0)), least)
+        noise=noise,
+        acceleration=mean,
+        deviation=np.maximum(np.sqrt(np.maximum(spread**2 - by_noise**2, 0)), least),
     )
 
 
