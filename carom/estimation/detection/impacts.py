@@ -626,7 +626,8 @@ def _resting(
             if at in still or returns < QUICK:
                 resting[at + 1 : end + 1, body] = True
             elif end - at > 1.5 * returns + 2 * REACH:
-                resting[at + 1 + max(int(returns) - REACH, 0) : end + 1, body] = True
+                # The ascent determines the rebound; how long the flight lasts is what is not known.
+                resting[at + 1 + int(0.5 * returns) : end + 1, body] = True
     together = np.asarray(resting.all(axis=1))
     # Bodies that turn round in a contact of finite duration are not at rest.
     edges = np.flatnonzero(np.diff(np.pad(together, 1).astype(int)))

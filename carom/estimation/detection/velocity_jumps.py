@@ -37,6 +37,8 @@ CHUNK, OVERLAP = 256, 48
 """Samples of the parts of long sequences, and by which they overlap."""
 ROUNDS = 3
 """Alternations between jumps and what is known of the motion between them."""
+EXACT = 1e-6
+"""Least noise, relative to the range of positions and to the speed: data without noise have finite odds."""
 TRIALS = 24
 """Sequences from which the intensity of the misfit is chosen."""
 
@@ -118,9 +120,9 @@ def measured_noise(
     """Noise of independent samples that would tell as much as these, and the width of a filter, or 1.
 
     Third divided differences vanish for constant acceleration. Their size does not depend on the stride
-    between samples for independent noise, is proportional to it at a jump, and to its cube for a smooth motion. If a
-    tracker has smoothed the positions it grows up to the width of the filter, and then no more: samples
-    within that width tell as much as one. All of this is robust to jumps and outliers.
+    between samples for independent noise, is proportional to it at a jump, and to its cube for a smooth
+    motion. If a tracker has smoothed the positions it grows up to the width of the filter, and then no more:
+    samples within that width tell as much as one. All of this is robust to jumps and outliers.
     """
     if time is None:
         time = np.broadcast_to(np.arange(len(values))[:, None], values.shape[:2]).astype(float)
@@ -164,7 +166,7 @@ def _first_guess(data: Sequences) -> Motion:
     length = max(float(extent.max()), 1e-300)
     speed = _speed(data, max(noise, 1e-9 * length))
     of_velocity, _ = measured_noise(data.velocity, data.time)
-    least = np.array([1e-6 * length, 1e-6 * speed])
+    least = EXACT * np.array([length, speed])
     wide = 3 * speed**2 / length
     return Motion(
         np.maximum([noise, of_velocity], least),
@@ -246,7 +248,7 @@ def _from_flights(data: Sequences, found: Sequence[Jumps], motion: Motion) -> Mo
     # Third differences over many jumps overestimate the noise, and parabolas that misfit do so too.
     noise = motion.noise.copy()
     if motion.width == 1:
-        noise[0] = min(noise[0], np.sqrt(squares / freedom))
+        noise[0] = min(noise[0], max(np.sqrt(squares / freedom), EXACT * motion.length))
     return motion._replace(
         noise=noise,
         acceleration=mean,
