@@ -50,13 +50,21 @@ def regular_clock(time: Times) -> Times:
     """
     if len(time) < 3:
         return time
-    step, start = median_step(np.diff(time)), time[0]
-    for _ in range(3):
-        frame = np.rint((time - start) / step)
-        centred = frame - frame.mean()
-        step = float(centred @ (time - time.mean()) / max(float(centred @ centred), 1e-300))
-        start = float(np.mean(time - step * frame))
-    return start + step * frame if step > 0 and (np.diff(frame) > 0).all() else time
+    centred = time - time.mean()
+    # The median of steps with jitter is not exact enough to count the frames of a long run.
+    about = (time[-1] - time[0]) / median_step(np.diff(time))
+    best, least = time, np.inf
+    for frames in range(max(round(0.95 * about), len(time) - 1), round(1.05 * about) + 2):
+        step = (time[-1] - time[0]) / frames
+        for _ in range(2):
+            middle = float(np.angle(np.mean(np.exp(2j * np.pi * centred / step)))) / (2 * np.pi) * step
+            frame = np.rint((centred - middle) / step)
+            frame -= frame.mean()
+            step = float(frame @ centred / max(float(frame @ frame), 1e-300))
+        residual = float(np.sum((centred - step * frame) ** 2)) / step**2
+        if residual < least and (np.diff(frame) > 0.5).all():
+            best, least = time.mean() + step * frame, residual
+    return best
 
 
 def _is_constant(time: Times, unit: float) -> bool:

@@ -34,6 +34,8 @@ class LocalMotion:
     log_likelihood: Float[np.ndarray, "instants"]
     smooth: float
     """The log-likelihood without a jump."""
+    released: float
+    """That of a change of acceleration at the best instant, as where a hand lets go, with one velocity."""
     position: Float[np.ndarray, "instants dimension"]
     before: Float[np.ndarray, "instants dimension"]
     after: Float[np.ndarray, "instants dimension"]
@@ -113,10 +115,15 @@ def fit_around(
         best = int(np.argmin(cost))
     smooth_rows = np.stack([rows[..., 0], rows[..., 1] + rows[..., 2], rows[..., 3]], axis=-1)
     _, _, smooth = _solve(smooth_rows, values, weight, prior[[0, 1, 3]], motion)
+    early = np.where(np.concatenate([later, later], axis=1), 0.0, rows[..., 3])
+    of_release = np.concatenate([smooth_rows[..., :2], early[..., None], rows[..., 3:]], axis=-1)
+    change = (motion.speed**2 / motion.length) ** -2
+    _, _, released = _solve(of_release, values, weight, np.append(prior[[0, 1]], [change, prior[3]]), motion)
     return LocalMotion(
         instants,
         -0.5 * cost,
         float(-0.5 * smooth[best]),
+        float(-0.5 * released.min()),
         solution[:, 0],
         solution[:, 1],
         solution[:, 2],
@@ -130,14 +137,13 @@ def _solve(rows, values, weight, prior, motion: Motion):
     expected[-1] = motion.acceleration
     values = np.where(weight[..., None] > 0, np.nan_to_num(values)[None], 0.0)
     weighted = rows * weight[..., None]
-    matrix = np.einsum("gsp,gsq->gpq", weighted, rows) + np.diag(prior)
+    matrix = weighted.swapaxes(1, 2) @ rows + np.diag(prior)
     # Units differ between position, velocity and acceleration: balance before inverting.
     balance = 1 / np.sqrt(np.einsum("gpp->gp", matrix))
     inverse = np.linalg.inv(matrix * balance[:, :, None] * balance[:, None, :])
     inverse = inverse * balance[:, :, None] * balance[:, None, :]
-    right = np.einsum("gsp,gsd->gpd", weighted, values) + prior[:, None] * expected
-    solution = np.einsum("gpq,gqd->gpd", inverse, right)
-    residual = np.einsum("gsp,gpd->gsd", rows, solution) - values
-    cost = np.einsum("gs,gsd->g", weight, residual**2)
-    cost = cost + np.einsum("p,gpd->g", prior, (solution - expected) ** 2)
+    solution = inverse @ (weighted.swapaxes(1, 2) @ values + prior[:, None] * expected)
+    residual = rows @ solution - values
+    cost = np.sum(weight[..., None] * residual**2, axis=(1, 2))
+    cost = cost + np.sum(prior[:, None] * (solution - expected) ** 2, axis=(1, 2))
     return solution, inverse, cost

@@ -16,9 +16,9 @@ from jaxtyping import Bool, Float
 
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
-from carom.data.steps import regular_clock
-from carom.estimation.detection.impacts import GRID, TOLERANCE
-from carom.estimation.detection.local_motion import fit_around, grid_around
+from carom.data.steps import constant_step, regular_clock
+from carom.estimation.detection.impacts import TOLERANCE
+from carom.estimation.detection.local_motion import INSTANTS, fit_around, grid_around
 from carom.estimation.detection.switching_filter import Jumps, Motion, Sequences
 from carom.estimation.detection.velocity_jumps import detect_velocity_jumps, measured_noise, sequences
 from carom.mechanics import Candidate, Pair, Wall
@@ -31,6 +31,9 @@ LIKELY = 8.0
 """Least log-odds of a jump that counts."""
 BEHIND, CLEARLY = 0.002, 5.0
 """Greatest fraction of the samples that may lie behind a wall, and by how many standard deviations."""
+STRICT, LOOSE = 0.01, 0.1
+"""Depth behind a wall at which no data lie, relative to the range of the motion, as contacts that last press
+bodies into it; and where its direction is not yet known well."""
 UNEVEN = 2e-3
 """Scatter of the positions of impacts at one wall, relative to the range of the motion: lenses bend walls."""
 SLOPE = 2.0
@@ -138,7 +141,7 @@ def guess_contacts(recording: Recording) -> ContactGuess:
     bodies = recording.bodies
     by_run = [jumps[index * bodies : (index + 1) * bodies] for index in range(len(runs))]
     tracks = [_track(runs, by_run, body) for body in range(bodies)]
-    count = sum(int((~found.release).sum()) for found in jumps)
+    count = sum(len(found.step) for found in jumps)
 
     def explained(mask: int) -> tuple[float, list[tuple[Candidate, list[_Impact]]]]:
         """The cost of what the contacts with these impacts leave unexplained."""
@@ -158,6 +161,8 @@ def guess_contacts(recording: Recording) -> ContactGuess:
     chosen, mask = [], 0
     least = np.inf
     for trial in MASKS:
+        if least < MASKED * trial * len(runs):
+            break
         cost, contacts = explained(trial)
         if cost < least:
             least, chosen, mask = cost, contacts, trial
@@ -180,8 +185,11 @@ def _on_a_clock(runs: list[Run]) -> tuple[list[Run], Sequences]:
         data = sequences(*map(list, parts))  # pyright: ignore
         return data, measured_noise(data.position, data.time)[0]
 
+    data, noise = stacked(runs)
+    if constant_step([run.time for run in runs]) is not None:
+        return runs, data
     even = [replace(run, time=regular_clock(run.time)) for run in runs]
-    (data, noise), (regular, lower) = stacked(runs), stacked(even)
+    regular, lower = stacked(even)
     return (even, regular) if lower < CLOCK * noise else (runs, data)
 
 
@@ -230,25 +238,27 @@ def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int
             groups[-1].append(step)
         else:
             groups.append([step])
-    grid = GRID * float(np.median(np.diff(run.time)))
-    released, found = set(jumps.step[jumps.release].tolist()), []
+    grid = float(np.median(np.diff(run.time))) * (INSTANTS[1] - INSTANTS[0]) / np.sqrt(48)
+    found = []
     for number, group in enumerate(groups):
-        if released.issuperset(group):
-            continue
         low = groups[number - 1][-1] + 1 if number else 0
         high = groups[number + 1][0] + 1 if number + 1 < len(groups) else len(run)
         wide = max(mask, (group[-1] - group[0]) // 2 + 2) if mask else 0
         instants = grid_around(round(0.5 * (group[0] + group[-1])), len(run) - 1, mask=wide)
         local = fit_around(run, body, instants, low, high, motion, mask=wide)
         best = int(np.argmax(local.log_likelihood))
-        if local.log_likelihood[best] - local.smooth > LIKELY:
-            before, after = local.before[best], local.after[best]
-            variance = np.diagonal(local.covariance[best])
-            error = float(np.sqrt(variance[0] + (grid * np.linalg.norm(after - before)) ** 2))
-            rate_error = float(np.sqrt(max(variance[1:])))
-            counts = len([step for step in group if step not in released]), max(2 * wide - 1, 0)
-            motions = local.position[best], before, after
-            found.append(_VelocityJump(body, int(instants[best]), *motions, error, rate_error, *counts))
+        if local.log_likelihood[best] - max(local.smooth, local.released) > LIKELY:
+            # The instant is not known: averages over the instants of the grid, with their likelihoods.
+            share = np.exp(local.log_likelihood - local.log_likelihood[best])
+            share /= share.sum()
+            means = [share @ part for part in (local.position, local.before, local.after)]
+            scatter = share @ (local.position - means[0]) ** 2 + (grid * (means[1] + means[2])) ** 2
+            variance = share @ np.diagonal(local.covariance, axis1=1, axis2=2)
+            counts = len(group), max(2 * wide - 1, 0)
+            errors = np.sqrt(variance + [scatter.max(), 0, 0])
+            found.append(
+                _VelocityJump(body, int(instants[best]), *means, errors[0], max(errors[1:]), *counts)
+            )
     return found
 
 
@@ -340,13 +350,16 @@ def _best_plane(
         directions = list(change[fastest] / np.linalg.norm(change[fastest], axis=1, keepdims=True))
     best = None
     for number, normal in enumerate([*axes, *directions]):
-        plane = _plane(hits, free, track, motion, normal, aligned=number < len(axes))
-        for _ in range(2 if number >= len(axes) else 0):
-            if plane is not None:
-                turned = _turned(hits, plane, motion)
-                plane = _plane(hits, free, track, motion, turned, aligned=False) or plane
+        aligned = number < len(axes)
+        turned = normal
+        for _ in range(0 if aligned else 2):
+            # The direction of one impulse is not exact: far from the impact data may seem to lie behind.
+            plane = _plane(hits, free, track, motion, turned, LOOSE)
+            turned = turned if plane is None else _turned(hits, plane, motion)
+        plane = _plane(hits, free, track, motion, turned, STRICT)
         if plane is None or any(plane.normal @ wall > ALIGNED for wall in walls):
             continue
+        plane = plane if aligned else plane._replace(evidence=plane.evidence - SLOPE * (dimension - 1))
         if best is None or plane.evidence > best.evidence:
             best = plane
     return best
@@ -358,17 +371,20 @@ def _plane(
     track: np.ndarray,
     motion: Motion,
     normal: Float[np.ndarray, "dimension"],
-    *,
-    aligned: bool,
+    tolerance: float,
 ) -> _Plane | None:
-    """The plane with this normal at which most impacts are, if no data lie behind it."""
+    """The plane with this normal at which most impacts are, if no data lie behind it.
+
+    Arguments:
+        tolerance: how far data may lie behind, relative to the range of the motion; noise adds to it.
+    """
     closing, opening = hits.before @ normal, hits.after @ normal
     slack = 2 * TOLERANCE * np.abs(closing) + 2 * hits.rate_error
     height = hits.position @ normal
     # The highest that a plane may be: a few samples may be lost tracks.
     few = max(2, int(BEHIND * len(track)))
     lowest = float(np.partition(track @ normal, few)[few]) if len(track) > few else np.inf
-    limit = lowest + CLEARLY * motion.noise[0] + 0.01 * motion.length
+    limit = lowest + CLEARLY * motion.noise[0] + tolerance * motion.length
     possible = free & (closing < 0) & (opening >= -slack) & (opening <= -closing + slack) & (height < limit)
     along = opening - closing
     across = np.linalg.norm(hits.after - hits.before - along[:, None] * normal, axis=1)
@@ -382,16 +398,15 @@ def _plane(
     gain = np.maximum(alone[:, None] - 0.5 * np.minimum(apart**2, 100.0), 0)
     centre = int(np.argmax(gain.sum(axis=0)))
     near = gain[:, centre] > 0
-    if not near.any():
-        return None
     weight = 1 / spread[near] ** 2
     offset = float(weight @ height[rows[near]] / weight.sum())
     members = np.zeros(len(free), bool)
     members[rows[near]] = True
     # The first impact determines the offset. Friction turns the impulses of all alike.
+    residual = (height[rows[near]] - offset) * np.sqrt(weight)
     turn = float(np.median(across[members] / along[members])) / TILT
-    evidence = float(gain[near, centre].sum() - alone.max()) - 0.5 * turn**2
-    return _Plane(normal, offset, members, evidence - (0.0 if aligned else SLOPE * (len(normal) - 1)))
+    evidence = float((alone[near] - 0.5 * residual**2).sum() - alone.max()) - 0.5 * turn**2
+    return _Plane(normal, offset, members, evidence)
 
 
 def _turned(hits: _Hits, plane: _Plane, motion: Motion) -> Float[np.ndarray, "dimension"]:

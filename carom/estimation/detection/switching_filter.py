@@ -77,8 +77,6 @@ class Jumps(NamedTuple):
     step: Int[np.ndarray, "jumps"]
     rest: Bool[np.ndarray, "jumps"]
     """Whether the body comes to rest."""
-    release: Bool[np.ndarray, "jumps"]
-    """Whether its acceleration changes as well."""
     outlier: Bool[np.ndarray, "samples"]
     """Samples that are no measurement of the motion."""
 
@@ -222,4 +220,4 @@ def _path(last: int, parent: Int[np.ndarray, "samples kinds"], outlier: Bool[np.
         found.append((sample - 1, kind))
         last = int(parent[sample, kind])
     steps, kinds = np.array(found[::-1], int).reshape(-1, 2).T
-    return Jumps(steps, _REST[kinds], ~_IMPACT[kinds] & ~_REST[kinds], outlier)
+    return Jumps(steps, _REST[kinds], outlier)

@@ -51,8 +51,9 @@ def detect_velocity_jumps(data: Sequences) -> tuple[list[Jumps], Motion]:
     motion = _first_guess(data)
     best: tuple[list[Jumps], Motion] | None = None
     evidence = -np.inf
-    for _ in range(ROUNDS):
-        motion = _with_misfit(data.some(some), motion)
+    for number in range(ROUNDS):
+        if number < 2:
+            motion = _with_misfit(data.some(some), motion)
         levels = np.full((2, count), [[motion.misfit], [motion.drift]])
         parts, of_sequence = most_probable(data, motion, *levels)
         found, total = _joined(parts, whole), float(of_sequence.sum())
@@ -107,9 +108,9 @@ def _joined(found: Sequence[Jumps], whole: Sequences) -> list[Jumps]:
             step = jumps.step - OVERLAP
             own = (step >= 0) & (step < CHUNK)
             outlier = jumps.outlier[OVERLAP : OVERLAP + CHUNK]
-            parts.append((step[own] + number * CHUNK, jumps.rest[own], jumps.release[own], outlier))
-        steps, rest, release, outlier = (np.concatenate(part) for part in zip(*parts, strict=True))
-        result.append(Jumps(steps, rest, release, outlier[:samples]))
+            parts.append((step[own] + number * CHUNK, jumps.rest[own], outlier))
+        steps, rest, outlier = (np.concatenate(part) for part in zip(*parts, strict=True))
+        result.append(Jumps(steps, rest, outlier[:samples]))
     return result
 
 
