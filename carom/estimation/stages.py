@@ -166,7 +166,8 @@ def _fit_by(
     if len({(*(one.pieces for one in problem.impacts), problem.free.layout) for problem in problems}) > 1:
         # Runs that fall into different pieces have segments of different shapes, and cannot be a batch.
         return _each(stepper, recordings, scene, settings, starts, seeds, done)
-    partitions = _partitions(problems[0], settings)
+    horizons = _horizons(problems[0], settings)
+    partitions = [partition(problems[0].impacts, horizon) for horizon in horizons]
     _require_memory(len(problems), len(partitions[0].run), problems[0].free.layout)
     rounds = Rounds(settings, done, [])
     outcome = _first_stage(rounds, problems, partitions, seeds, by_gap_later=exact and not problems[0].short)
@@ -186,7 +187,8 @@ def _fit_by(
             if len(problems) > 1:  # they no longer have segments of the same shapes
                 return _each(stepper, recordings, scene, settings, starts, seeds, done)
             problems = [without_segments(problems[0], partitions[stage], broken[0])]
-            partitions, before = _partitions(problems[0], settings), partitions[stage]
+            before = partitions[stage]
+            partitions = [partition(problems[0].impacts, horizon) for horizon in horizons]
             estimate = retained(outcome.estimate, problems[0], before, partitions[stage])
             outcome = outcome._replace(estimate=estimate)
         fine, coarse = partitions[stage : stage + 2]
@@ -231,16 +233,15 @@ def _each(
     ]
 
 
-def _partitions(problem: Problem, settings: Settings) -> list[Partition]:
-    """Partitions into segments of increasing length, one per stage."""
+def _horizons(problem: Problem, settings: Settings) -> list[int | None]:
+    """Greatest numbers of samples per segment, one per stage; None for whole pieces."""
     impacts, deviations = problem.impacts, max(problem.free.layout.impacts[:1], default=np.inf)
     longest = max(end - start for found in impacts for start, end in found.pieces)
     horizons: list[int | None] = [h for h in settings.horizons if h < longest]
     horizons.append(None if longest <= settings.longest else settings.longest)
-    found = [partition(impacts, horizon) for horizon in horizons]
     # As long as every impact of a segment has a deviation of its own.
-    most = [max(map(len, impacts_of(problem.prescriptions, one))) for one in found]
-    return [one for one, count in zip(found, most, strict=True) if count <= deviations]
+    most = [max(map(len, impacts_of(problem.prescriptions, partition(impacts, h)))) for h in horizons]
+    return [h for h, count in zip(horizons, most, strict=True) if count <= deviations]
 
 
 def _first_stage(

@@ -623,11 +623,12 @@ def _resting(
         ends = sorted({*hits.tolist(), *still.tolist(), *breaks})
         for at, end in pairwise([*ends, samples - 1]):
             returns = back[at, own].min(initial=np.inf)
-            if at in still or returns < QUICK:
+            if at in still or min(returns, end - at) < QUICK:
                 resting[at + 1 : end + 1, body] = True
             elif end - at > 1.5 * returns + 2 * REACH:
                 # The ascent determines the rebound; how long the flight lasts is what is not known.
-                resting[at + 1 + int(0.5 * returns) : end + 1, body] = True
+                ascent = int(0.5 * returns) if returns > 2 * QUICK else 0
+                resting[at + 1 + ascent : end + 1, body] = True
     together = np.asarray(resting.all(axis=1))
     # Bodies that turn round in a contact of finite duration are not at rest.
     edges = np.flatnonzero(np.diff(np.pad(together, 1).astype(int)))

@@ -255,7 +255,7 @@ def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int
             scatter = share @ (local.position - means[0]) ** 2 + (grid * (means[1] + means[2])) ** 2
             variance = share @ np.diagonal(local.covariance, axis1=1, axis2=2)
             counts = len(group), max(2 * wide - 1, 0)
-            errors = np.sqrt(variance + [scatter.max(), 0, 0])
+            errors = np.sqrt(variance + np.array([scatter.max(), 0, 0]))
             found.append(
                 _VelocityJump(body, int(instants[best]), *means, errors[0], max(errors[1:]), *counts)
             )
