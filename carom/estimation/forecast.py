@@ -201,7 +201,7 @@ def _interpolated(motions: Motions, at: Float[np.ndarray, "_"], step: float) -> 
     (q0, q1), (v0, v1) = ((part[:, row], part[:, row + 1]) for part in motions[:2])
     change = q1 - q0
     bend = (1 - share) * (step * v0 - change) - share * (step * v1 - change)
-    smooth = ~motions.contact[:, row + 1].any(axis=-1)[..., None, None]
+    smooth = ~np.asarray(motions.contact[:, row + 1].any(axis=-1))[..., None, None]
     position = q0 + share * change + np.where(smooth, share * (1 - share) * bend, 0.0)
     reached = np.ceil(at - 1e-9).astype(int)
     return Motions(position, v0 + share * (v1 - v0), _contacts_until(motions.contact, reached))
@@ -231,4 +231,5 @@ def _banded(motions: Motions) -> BandedForecast:
         # Weibull's plotting positions: the band has the right coverage on average, however few samples.
         ends = [0.5 * (1 - COVERAGE), 0.5 * (1 + COVERAGE)]
         low, high = np.quantile(others, ends, axis=0, method="weibull")
-    return BandedForecast(*(part[0] for part in motions), low, high, len(others))
+    position, velocity, contact = (part[0] for part in motions)
+    return BandedForecast(position, velocity, contact, low, high, len(others))

@@ -201,7 +201,7 @@ def _with_contacts(
     """The fits of flights, or fits with contacts where these explain the samples better."""
     samples = past.time.shape[1]
     inside = np.arange(samples)[:, None] >= first[:, None]
-    seen = (past.measured > 0).any(axis=2)
+    seen = np.asarray((past.measured > 0).any(axis=2))
     short = (np.sum(inside & seen, axis=1) < FLIGHT) & (~inside & seen).any(axis=1)
     # Outliers in the end may follow an impact.
     ends = seen & (np.cumsum(seen[:, ::-1], axis=1)[:, ::-1] <= 2)

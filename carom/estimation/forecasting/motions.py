@@ -100,10 +100,8 @@ def follow(
     modes = np.full((LANES, signals), BY_GAP if contacts else EXCLUDED)
     if deviations is None:
         deviations = np.zeros((1, HITS, signals))
-    result = Motions(
-        *(np.zeros((count, whole + 1, *position.shape[2:])) for _ in range(2)),
-        np.zeros((count, whole + 1, signals), bool),
-    )
+    shape = (count, whole + 1, *position.shape[2:])
+    result = Motions(np.zeros(shape), np.zeros(shape), np.zeros((count, whole + 1, signals), bool))
     result.position[:, 0] = position.reshape(count, *position.shape[2:])
     result.velocity[:, 0] = velocity.reshape(count, *velocity.shape[2:])
     padded = np.pad(durations, ((0, 0), (0, whole - steps)))

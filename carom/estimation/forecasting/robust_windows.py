@@ -53,7 +53,7 @@ def fit_last_motion(
         known: which values were measured.
         least: samples of a window, as many as determine a state.
     """
-    samples = known.any(axis=(2, 3))
+    samples = np.asarray(known.any(axis=(2, 3)))
     # The last sample at which a window may begin.
     counted = np.cumsum(samples[:, ::-1], axis=1)[:, ::-1]
     latest = np.maximum(np.sum(counted >= least, axis=1) - 1, 0)
@@ -84,6 +84,7 @@ def fit_windows(
     ridge = 1e-12 * np.einsum("pnaa->pa", square.reshape(problems, -1, parameters, parameters)) + 1e-300
     spread = design.reshape(problems, -1, parameters).swapaxes(1, 2)
 
+    correction, squares = np.zeros((*first.shape, parameters)), np.zeros(inside.shape)
     for iteration in range(ITERATIONS):
         by_row = weight.reshape(problems, -1, samples * channels)
         hessian = (by_row @ square).reshape(problems, -1, parameters, parameters)
@@ -134,6 +135,6 @@ def median_scale(
 
 def _explains_end(weight: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Whether at least half of the last samples belong to the motion."""
-    kept, there = (part.any(axis=3)[..., ::-1] for part in (weight > 0.5, inside))
+    kept, there = (np.asarray(part.any(axis=3))[..., ::-1] for part in (weight > 0.5, inside))
     latest = np.cumsum(there, axis=2) <= LATEST
     return 2 * np.sum(kept & there & latest, axis=2) >= np.sum(there & latest, axis=2)
