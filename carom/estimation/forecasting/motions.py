@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 
 from carom.compilation import full_precision
 from carom.integrators import BY_GAP, EXCLUDED, ConstraintExact, step_many
@@ -41,7 +41,7 @@ class _Scattered(eqx.Module):
     """A law of restitution, and by how much the next hit deviates from it."""
 
     law: eqx.Module
-    deviation: PerContact
+    deviation: Float[Array, "*lanes contacts"]
 
     def coefficient(self, rate: PerContact) -> PerContact:
         return jnp.clip(self.law.coefficient(rate) + self.deviation, 0, 1)  # pyright: ignore
