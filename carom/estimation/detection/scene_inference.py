@@ -44,7 +44,7 @@ TILT, STEEPEST = 0.25, 0.7
 """Typical and greatest tangent of the angle of impulses to the normal, due to friction."""
 DIRECTIONS = 64
 """Greatest number of directions of jumps that are tried as the normal of a wall."""
-UNKNOWN, MASKED = 10.0, 1.0
+UNKNOWN, MASKED = 10.0, 0.3
 """Nats that a velocity jump of unknown cause costs, and a sample of a body that is masked."""
 MASKS = (0, 5, 15, 45)
 """Masks that are tried for contacts of finite duration, in samples either side of an impact."""
@@ -255,7 +255,7 @@ def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int
             scatter = share @ (local.position - means[0]) ** 2 + (grid * (means[1] + means[2])) ** 2
             variance = share @ np.diagonal(local.covariance, axis1=1, axis2=2)
             counts = len(group), max(2 * wide - 1, 0)
-            errors = np.sqrt(variance + [scatter.max(), 0, 0])
+            errors = np.sqrt(variance + np.array([scatter.max(), 0, 0]))
             found.append(
                 _VelocityJump(body, int(instants[best]), *means, errors[0], max(errors[1:]), *counts)
             )

@@ -119,9 +119,9 @@ def measured_noise(
     """Noise of independent samples that would tell as much as these, and the width of a filter, or 1.
 
     Third divided differences vanish for constant acceleration. Their size does not depend on the stride
-    between samples for independent noise, is proportional to it at a jump, and to its cube for a smooth motion. If a
-    tracker has smoothed the positions it grows up to the width of the filter, and then no more: samples
-    within that width tell as much as one. All of this is robust to jumps and outliers.
+    between samples for independent noise, is proportional to it at a jump, and to its cube for a smooth
+    motion. If a tracker has smoothed the positions it grows up to the width of the filter, and then no more:
+    samples within that width tell as much as one. All of this is robust to jumps and outliers.
     """
     if time is None:
         time = np.broadcast_to(np.arange(len(values))[:, None], values.shape[:2]).astype(float)
