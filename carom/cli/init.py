@@ -12,7 +12,7 @@ from carom.data import write_system_file
 from carom.data.io.formats import MAXIMUM_BYTES
 from carom.digits import counted
 from carom.errors import require_seed
-from carom.estimation.detection.system_inference import InferredSystem, infer_system
+from carom.estimation.system_inference import InferredSystem, infer_system
 from carom.mechanics import Pair, Wall
 from carom.storage.input_file import complaint, require_file, shown
 

@@ -42,7 +42,7 @@ def median_step(steps: Float[np.ndarray, "steps"]) -> float:
 
 
 def regular_clock(time: Times) -> Times:
-    """The nearest times of a camera, whose frames are even but for missing ones; else the same times.
+    """The nearest times of even frames, some of which may be missing; the same times where there are none.
 
     Example:
         >>> regular_clock(np.array([0.0, 0.11, 0.19, 0.4])).round(2)

@@ -7,45 +7,33 @@ cause, anywhere and in any direction, decides between planes, and whether there 
 unexplained, contacts may last for several samples, and these are masked.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from carom.data import Recording, Run
 from carom.data.recording import require_moderate
 from carom.data.steps import constant_step, regular_clock
+from carom.digits import counted
 from carom.estimation.detection.impacts import TOLERANCE
 from carom.estimation.detection.local_motion import INSTANTS, fit_around, grid_around
 from carom.estimation.detection.switching_filter import Jumps, Motion, Sequences
 from carom.estimation.detection.velocity_jumps import detect_velocity_jumps, measured_noise, sequences
+from carom.estimation.detection.walls import ALIGNED, EVIDENT, Hits, best_plane
 from carom.mechanics import Candidate, Pair, Wall
 
 TOGETHER = 2
 """Greatest number of steps between the detected jumps of two bodies in one impact."""
-ALIGNED = 0.9
-"""Least cosine of the angle between two directions that are taken to be the same."""
 LIKELY = 8.0
 """Least log-odds of a jump that counts."""
-BEHIND, CLEARLY = 0.002, 5.0
-"""Greatest fraction of the samples that may lie behind a wall, and by how many standard deviations."""
-STRICT, LOOSE = 0.01, 0.1
-"""Depth behind a wall at which no data lie, relative to the range of the motion, as contacts that last press
-bodies into it; and where its direction is not yet known well."""
-UNEVEN = 2e-3
-"""Scatter of the positions of impacts at one wall, relative to the range of the motion: lenses bend walls."""
-SLOPE = 2.0
-"""Nats by which impacts at a wall must be likelier, per angle, for it not to be aligned with the axes."""
-EVIDENT = 3.0
-"""Least nats by which the impacts at a wall must be likelier than jumps of unknown cause."""
-TILT, STEEPEST = 0.25, 0.7
-"""Typical and greatest tangent of the angle of impulses to the normal, due to friction."""
-DIRECTIONS = 64
-"""Greatest number of directions of jumps that are tried as the normal of a wall."""
-UNKNOWN, MASKED = 10.0, 1.0
+UNKNOWN, MASKED = 10.0, 0.3
 """Nats that a velocity jump of unknown cause costs, and a sample of a body that is masked."""
+RESOLVED, VISIBLE = 6, 3.0
+"""Least number of samples of a flight that is resolved well, and standard deviations that a bounce rises at
+least to be of interest."""
 MASKS = (0, 5, 15, 45)
 """Masks that are tried for contacts of finite duration, in samples either side of an impact."""
 FEWEST, MANY = 2, 6
@@ -68,6 +56,7 @@ class ContactGuess:
         restitution: the median over all impacts; None if there are none.
         masses: relative to body 1, from the velocity jumps of pairs; 1 if undetermined.
         mask: apparent duration of contacts, in samples either side of an impact.
+        doubts: sentences on what the data do not tell.
     """
 
     candidates: tuple[Candidate, ...]
@@ -75,11 +64,13 @@ class ContactGuess:
     restitution: float | None
     masses: tuple[float, ...]
     mask: int = 0
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class _VelocityJump:
     body: int
+    run: int
     step: int
     position: Float[np.ndarray, "dimension"]
     before: Float[np.ndarray, "dimension"]
@@ -103,8 +94,12 @@ class _Impact:
     """An impact of a body at a wall or of two bodies; the impulse on the first is along the normal."""
 
     bodies: tuple[int, ...]
+    run: int
+    step: int
     position: Float[np.ndarray, "dimension"]
     """Of the first body, relative to the second if there are two."""
+    opening: float
+    """Rate of the gap after the impact."""
     restitution: float
     parts: int
     """Number of detected jumps."""
@@ -135,35 +130,20 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         if remaining >= 8 and len(run) >= 8:
             runs.append(run.part(slice(0, remaining)))
     if not runs:
-        return ContactGuess((), (), None, (1.0,) * recording.bodies)
+        doubt = (
+            "All runs have fewer than 8 samples, too few to look for impacts; name what may touch by hand."
+        )
+        return ContactGuess((), (), None, (1.0,) * recording.bodies, doubts=(doubt,))
     runs, data = _on_a_clock(runs)
     jumps, motion = detect_velocity_jumps(data)
     bodies = recording.bodies
-    by_run = [jumps[index * bodies : (index + 1) * bodies] for index in range(len(runs))]
-    tracks = [_track(runs, by_run, body) for body in range(bodies)]
-    count = sum(len(found.step) for found in jumps)
-
-    def explained(mask: int) -> tuple[float, list[tuple[Candidate, list[_Impact]]]]:
-        """The cost of what the contacts with these impacts leave unexplained."""
-        pairs: list[_Impact] = []
-        singles: list[_VelocityJump] = []
-        for run, found in zip(runs, by_run, strict=True):
-            if len(run) > 4 * mask:
-                of_pairs, others = _split(run, found, motion, mask)
-                pairs += of_pairs
-                singles += others
-        chosen = [*_walls(singles, tracks, motion, len(pairs)), *_pairs(pairs, recording.dimension)]
-        members = [impact for _, group in chosen for impact in group]
-        unknown = count - sum(impact.parts for impact in members)
-        return UNKNOWN * unknown + MASKED * sum(impact.masked for impact in members), chosen
-
+    found = _Found(runs, [jumps[index * bodies : (index + 1) * bodies] for index in range(len(runs))], motion)
     # A contact of finite duration is seen as several jumps that make no impact each.
-    chosen, mask = [], 0
-    least = np.inf
+    chosen, mask, least = [], 0, np.inf
     for trial in MASKS:
         if least < MASKED * trial * len(runs):
             break
-        cost, contacts = explained(trial)
+        cost, contacts = _explained(found, trial)
         if cost < least:
             least, chosen, mask = cost, contacts, trial
     members = [impact for _, group in chosen for impact in group]
@@ -172,9 +152,105 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         tuple(candidate for candidate, _ in chosen),
         tuple(len(group) for _, group in chosen),
         float(np.clip(np.median(ratios), 0, 1)) if ratios else None,
-        _masses(recording.bodies, members),
+        _masses(bodies, members),
         mask,
+        tuple(_doubts(found, chosen)),
     )
+
+
+class _Found(NamedTuple):
+    """Velocity jumps of a recording."""
+
+    runs: Sequence[Run]
+    jumps: Sequence[Sequence[Jumps]]
+    """By run and body."""
+    motion: Motion
+
+    @property
+    def step_size(self) -> float:
+        return float(np.median(np.concatenate([np.diff(run.time) for run in self.runs])))
+
+    def track(self, body: int) -> Float[np.ndarray, "samples dimension"]:
+        """All known positions of a body."""
+        x = np.concatenate([run.position[:, body] for run in self.runs])
+        return x[np.isfinite(x).all(axis=1)]
+
+
+def _without_outliers(run: Run, jumps: Sequence[Jumps]) -> Run:
+    outlier = np.stack([found.outlier[: len(run)] for found in jumps], axis=1)[..., None]
+    velocity = None if run.velocity is None else np.where(outlier, np.nan, run.velocity)
+    return replace(run, position=np.where(outlier, np.nan, run.position), velocity=velocity)
+
+
+_Contact = tuple[Candidate, list[_Impact]]
+
+
+def _explained(found: _Found, mask: int) -> tuple[float, list[_Contact]]:
+    """Contacts with their impacts, and the cost of what they leave unexplained, with a mask."""
+    pairs: list[_Impact] = []
+    singles: list[_VelocityJump] = []
+    for index, run in enumerate(found.runs):
+        if len(run) > 4 * mask:
+            of_pairs, others = _split(found, index, mask)
+            pairs += of_pairs
+            singles += others
+    chosen = [*_walls(singles, found, len(pairs)), *_pairs(pairs, found.runs[0].position.shape[2])]
+    members = [impact for _, group in chosen for impact in group]
+    count = sum(len(of_body.step) for of_run in found.jumps for of_body in of_run)
+    unknown = count - sum(impact.parts for impact in members)
+    return UNKNOWN * unknown + MASKED * sum(impact.masked for impact in members), chosen
+
+
+def _doubts(found: _Found, chosen: Sequence[_Contact]) -> Iterator[str]:
+    """What the user should know of bounces that the frame rate hardly resolves, and of missing contacts."""
+    step = found.step_size
+    rate = f"{1 / step:.3g} frames per second"
+    if _too_quick(found, chosen):
+        yield (
+            f"Some bounces take fewer than {RESOLVED} samples: {rate} hardly resolve them, and some may be "
+            "missing or taken for rest."
+        )
+    if chosen:
+        return
+    apart = np.concatenate([np.diff(jumps.step) for of_run in found.jumps for jumps in of_run])
+    count = sum(len(jumps.step) for of_run in found.jumps for jumps in of_run)
+    if not count:
+        yield "No wall and no pair was found: no body changes its velocity abruptly."
+    elif len(apart) and np.median(apart) < RESOLVED:
+        yield (
+            f"No wall and no pair was found: velocities change every {np.median(apart):.0f} samples, too "
+            f"often to tell impacts apart at {rate}."
+        )
+    else:
+        yield (
+            f"No wall and no pair was found: of {counted(count, 'velocity jump')} none is like an impact of "
+            "two bodies, or at a plane that the data do not cross. Name what may touch by hand."
+        )
+
+
+def _too_quick(found: _Found, chosen: Sequence[_Contact]) -> bool:
+    """Whether flights between impacts are short, or the next would be, although they rise above the noise."""
+    motion, step = found.motion, found.step_size
+    for candidate, group in chosen:
+        normal = candidate.normal if isinstance(candidate, Wall) else np.zeros(len(motion.acceleration))
+        pull = -float(np.dot(normal, motion.acceleration))
+        pulled = pull > 2 * float(np.linalg.norm(motion.deviation))
+        for impact in group:
+            others = [
+                other.step - impact.step
+                for _, near in chosen
+                for other in near
+                if other.run == impact.run and set(other.bodies) & set(impact.bodies)
+            ]
+            left = len(found.runs[impact.run]) - 1 - impact.step
+            if any(0 < other < RESOLVED for other in others):
+                return True
+            # The next flight, and the one after it, which has its impact only if that was resolved.
+            for speed in (impact.opening, impact.restitution * impact.opening) if pulled else ():
+                flight, rise = 2 * speed / pull / step, speed**2 / (2 * pull)
+                if flight < min(RESOLVED, left) and rise > VISIBLE * motion.noise[0]:
+                    return True
+    return False
 
 
 def _on_a_clock(runs: list[Run]) -> tuple[list[Run], Sequences]:
@@ -193,45 +269,34 @@ def _on_a_clock(runs: list[Run]) -> tuple[list[Run], Sequences]:
     return (even, regular) if lower < CLOCK * noise else (runs, data)
 
 
-def _track(runs: Sequence[Run], jumps: Sequence[Sequence[Jumps]], body: int) -> np.ndarray:
-    """All positions of a body, without outliers: [samples, dimension]."""
-    parts = []
-    for run, found in zip(runs, jumps, strict=True):
-        x = run.position[:, body]
-        parts.append(x[np.isfinite(x).all(axis=1) & ~found[body].outlier[: len(run)]])
-    return np.concatenate(parts)
-
-
-def _split(
-    run: Run, jumps: Sequence[Jumps], motion: Motion, mask: int
-) -> tuple[list[_Impact], list[_VelocityJump]]:
-    """Impacts of two bodies, and the velocity jumps that remain.
+def _split(found: _Found, index: int, mask: int) -> tuple[list[_Impact], list[_VelocityJump]]:
+    """Impacts of two bodies in a run, and the velocity jumps that remain.
 
     Arguments:
         mask: samples either side of a jump to ignore.
     """
-    remaining = [
-        jump for body, found in enumerate(jumps) for jump in _velocity_jumps(run, body, found, motion, mask)
-    ]
+    bodies, dimension = found.runs[index].position.shape[1:]
+    remaining = [jump for body in range(bodies) for jump in _velocity_jumps(found, index, body, mask)]
     remaining.sort(key=lambda jump: jump.step)
-    found: list[_Impact] = []
+    pairs: list[_Impact] = []
     singles: list[_VelocityJump] = []
     while remaining:
         jump = remaining.pop(0)
         for other in remaining:
             together = other.body != jump.body and other.step - jump.step <= TOGETHER + mask
-            impact = _of_pair(jump, other, run) if together else None
+            impact = _of_pair(jump, other, dimension) if together else None
             if impact is not None:
-                found.append(impact)
+                pairs.append(impact)
                 remaining.remove(other)
                 break
         else:
             singles.append(jump)
-    return found, singles
+    return pairs, singles
 
 
-def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int) -> list[_VelocityJump]:
+def _velocity_jumps(found: _Found, index: int, body: int, mask: int) -> list[_VelocityJump]:
     """The jumps of one body with the motion before and after; with a mask, those close together are one."""
+    run, jumps, motion = found.runs[index], found.jumps[index][body], found.motion
     groups: list[list[int]] = []
     for step in jumps.step.tolist():
         if groups and step - groups[-1][-1] <= 2 * mask:
@@ -239,7 +304,7 @@ def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int
         else:
             groups.append([step])
     grid = float(np.median(np.diff(run.time))) * (INSTANTS[1] - INSTANTS[0]) / np.sqrt(48)
-    found = []
+    result = []
     for number, group in enumerate(groups):
         low = groups[number - 1][-1] + 1 if number else 0
         high = groups[number + 1][0] + 1 if number + 1 < len(groups) else len(run)
@@ -254,27 +319,16 @@ def _velocity_jumps(run: Run, body: int, jumps: Jumps, motion: Motion, mask: int
             means = [share @ part for part in (local.position, local.before, local.after)]
             scatter = share @ (local.position - means[0]) ** 2 + (grid * (means[1] + means[2])) ** 2
             variance = share @ np.diagonal(local.covariance, axis1=1, axis2=2)
+            counts = len(group), max(2 * wide - 1, 0)
             errors = np.sqrt(variance + np.array([scatter.max(), 0, 0]))
-            position, before, after = means
-            found.append(
-                _VelocityJump(
-                    body,
-                    int(instants[best]),
-                    position,
-                    before,
-                    after,
-                    float(errors[0]),
-                    float(max(errors[1:])),
-                    parts=len(group),
-                    masked=max(2 * wide - 1, 0),
-                )
-            )
-    return found
+            at = body, index, int(instants[best])
+            result.append(_VelocityJump(*at, *means, errors[0], max(errors[1:]), *counts))
+    return result
 
 
-def _of_pair(a: _VelocityJump, b: _VelocityJump, run: Run) -> _Impact | None:
+def _of_pair(a: _VelocityJump, b: _VelocityJump, dimension: int) -> _Impact | None:
     """The impact of two bodies that repelled each other, or None."""
-    if run.position.shape[2] == 1 and a.change[0] < 0:
+    if dimension == 1 and a.change[0] < 0:
         a, b = b, a  # on a line the first body is the one with the greater coordinate
     lengths = [float(np.linalg.norm(jump.change)) for jump in (a, b)]
     if min(lengths) == 0 or float(a.change @ b.change) > -ALIGNED * lengths[0] * lengths[1]:
@@ -283,156 +337,40 @@ def _of_pair(a: _VelocityJump, b: _VelocityJump, run: Run) -> _Impact | None:
     before, after = float(normal @ (a.before - b.before)), float(normal @ (a.after - b.after))
     relative = a.position - b.position
     # In the plane and in space spheres repel each other along the line of their centres.
-    if len(relative) > 1 and float(normal @ relative) < ALIGNED * float(np.linalg.norm(relative)):
+    if dimension > 1 and float(normal @ relative) < ALIGNED * float(np.linalg.norm(relative)):
         return None
     slack = 2 * TOLERANCE * abs(before)
     if not (before < 0 and -slack <= after <= -before + slack):
         return None
     # Momentum is conserved: the masses are inversely proportional to the velocity changes.
     counts = a.parts + b.parts, a.masked + b.masked
-    return _Impact((a.body, b.body), relative, -after / before, *counts, lengths[0] / lengths[1])
+    at = (a.body, b.body), a.run, min(a.step, b.step)
+    return _Impact(*at, relative, after, -after / before, *counts, lengths[0] / lengths[1])
 
 
-class _Hits(NamedTuple):
-    """Velocity jumps of one body as arrays."""
-
-    position: Float[np.ndarray, "hits dimension"]
-    before: Float[np.ndarray, "hits dimension"]
-    after: Float[np.ndarray, "hits dimension"]
-    error: Float[np.ndarray, "hits"]
-    rate_error: Float[np.ndarray, "hits"]
-
-    def some(self, rows: np.ndarray) -> "_Hits":
-        return _Hits(*(part[rows] for part in self))
-
-
-class _Plane(NamedTuple):
-    """A hypothetical wall."""
-
-    normal: Float[np.ndarray, "dimension"]
-    offset: float
-    members: Bool[np.ndarray, "hits"]
-    evidence: float
-    """Nats by which its impacts are likelier than jumps of unknown cause; the first determines the offset."""
-
-
-def _walls(
-    jumps: Sequence[_VelocityJump], tracks: Sequence[np.ndarray], motion: Motion, others: int
-) -> list[tuple[Wall, list[_Impact]]]:
+def _walls(jumps: Sequence[_VelocityJump], found: _Found, others: int) -> list[_Contact]:
     """Walls of every body, the most evident first, until no more are evident."""
-    found: list[tuple[Wall, list[_Impact]]] = []
-    many = len(jumps) + others >= MANY
-    for body, track in enumerate(tracks):
-        own = [jump for jump in jumps if jump.body == body]
-        if not own:
-            continue
-        names = ("position", "before", "after", "error", "rate_error")
-        hits = _Hits(*(np.array([getattr(jump, name) for jump in own]) for name in names))
+    result: list[_Contact] = []
+    fewest = FEWEST if len(jumps) + others >= MANY else 1
+    for body in sorted({jump.body for jump in jumps}):
+        own, track = [jump for jump in jumps if jump.body == body], found.track(body)
+        hits = Hits(*(np.array([getattr(jump, name) for jump in own]) for name in Hits._fields))
         free, walls = np.ones(len(own), bool), []
         while free.any():
-            plane = _best_plane(hits, free, track, motion, walls)
-            if plane is None or plane.members.sum() < (FEWEST if many else 1):
+            plane = best_plane(hits, free, track, found.motion, walls)
+            count = 0 if plane is None else int(plane.members.sum())
+            if plane is None or count < fewest or (count > 1 and plane.evidence < EVIDENT):
                 break
-            if plane.evidence < EVIDENT and plane.members.sum() > 1:
-                break
-            normal = plane.normal
-            walls.append(normal)
-            ratios = -(hits.after @ normal) / (hits.before @ normal)
-            group = [
-                _Impact((body,), own[k].position, float(ratios[k]), own[k].parts, own[k].masked)
-                for k in np.flatnonzero(plane.members)
-            ]
-            found.append((Wall(body, tuple(normal.tolist()), plane.offset), group))
+            walls.append(plane.normal)
+            group = []
+            for k in np.flatnonzero(plane.members):
+                jump, opening = own[k], float(hits.after[k] @ plane.normal)
+                at = (body,), jump.run, jump.step, jump.position
+                ratio = -opening / float(hits.before[k] @ plane.normal)
+                group.append(_Impact(*at, opening, ratio, jump.parts, jump.masked))
+            result.append((Wall(body, tuple(plane.normal.tolist()), plane.offset), group))
             free &= ~plane.members
-    return sorted(found, key=lambda pair: (pair[0].body, pair[0].normal))
-
-
-def _best_plane(
-    hits: _Hits, free: np.ndarray, track: np.ndarray, motion: Motion, walls: Sequence[np.ndarray]
-) -> _Plane | None:
-    """The most evident plane that no data lie behind."""
-    dimension = track.shape[1]
-    axes = [sign * axis for axis in np.eye(dimension) for sign in (1.0, -1.0)]
-    directions: list[np.ndarray] = []
-    if dimension > 1:
-        change = (hits.after - hits.before)[free]
-        fastest = np.argsort(-np.sum(change**2, axis=1))[:DIRECTIONS]
-        directions = list(change[fastest] / np.linalg.norm(change[fastest], axis=1, keepdims=True))
-    best = None
-    for number, normal in enumerate([*axes, *directions]):
-        aligned = number < len(axes)
-        turned = normal
-        for _ in range(0 if aligned else 2):
-            # The direction of one impulse is not exact: far from the impact data may seem to lie behind.
-            plane = _plane(hits, free, track, motion, turned, LOOSE)
-            turned = turned if plane is None else _turned(hits, plane, motion)
-        plane = _plane(hits, free, track, motion, turned, STRICT)
-        if plane is None or any(plane.normal @ wall > ALIGNED for wall in walls):
-            continue
-        plane = plane if aligned else plane._replace(evidence=plane.evidence - SLOPE * (dimension - 1))
-        if best is None or plane.evidence > best.evidence:
-            best = plane
-    return best
-
-
-def _plane(
-    hits: _Hits,
-    free: np.ndarray,
-    track: np.ndarray,
-    motion: Motion,
-    normal: Float[np.ndarray, "dimension"],
-    tolerance: float,
-) -> _Plane | None:
-    """The plane with this normal at which most impacts are, if no data lie behind it.
-
-    Arguments:
-        tolerance: how far data may lie behind, relative to the range of the motion; noise adds to it.
-    """
-    closing, opening = hits.before @ normal, hits.after @ normal
-    slack = 2 * TOLERANCE * np.abs(closing) + 2 * hits.rate_error
-    height = hits.position @ normal
-    # The highest that a plane may be: a few samples may be lost tracks.
-    few = max(2, int(BEHIND * len(track)))
-    lowest = float(np.partition(track @ normal, few)[few]) if len(track) > few else np.inf
-    limit = lowest + CLEARLY * motion.noise[0] + tolerance * motion.length
-    possible = free & (closing < 0) & (opening >= -slack) & (opening <= -closing + slack) & (height < limit)
-    along = opening - closing
-    across = np.linalg.norm(hits.after - hits.before - along[:, None] * normal, axis=1)
-    across = np.maximum(across - 2 * hits.rate_error, 0)
-    rows = np.flatnonzero(possible & (across < STEEPEST * along))
-    if not len(rows):
-        return None
-    spread = np.hypot(hits.error, UNEVEN * motion.length)[rows]
-    apart = (height[rows, None] - height[None, rows]) / spread[:, None]
-    alone = np.log(motion.length / (np.sqrt(2 * np.pi) * spread))
-    gain = np.maximum(alone[:, None] - 0.5 * np.minimum(apart**2, 100.0), 0)
-    centre = int(np.argmax(gain.sum(axis=0)))
-    near = gain[:, centre] > 0
-    weight = 1 / spread[near] ** 2
-    offset = float(weight @ height[rows[near]] / weight.sum())
-    members = np.zeros(len(free), bool)
-    members[rows[near]] = True
-    # The first impact determines the offset. Friction turns the impulses of all alike.
-    residual = (height[rows[near]] - offset) * np.sqrt(weight)
-    turn = float(np.median(across[members] / along[members])) / TILT
-    evidence = float((alone[near] - 0.5 * residual**2).sum() - alone.max()) - 0.5 * turn**2
-    return _Plane(normal, offset, members, evidence)
-
-
-def _turned(hits: _Hits, plane: _Plane, motion: Motion) -> Float[np.ndarray, "dimension"]:
-    """The normal of a plane through the positions of its impacts, near the direction of their impulses."""
-    own = hits.some(plane.members)
-    change = own.after - own.before
-    normal = change.sum(axis=0)
-    normal = normal / np.linalg.norm(normal)
-    tangents = np.linalg.svd(normal[None])[2][1:]
-    spread = np.hypot(own.error, UNEVEN * motion.length)
-    weight = 1 / spread**2
-    from_centre = own.position - weight @ own.position / weight.sum()
-    height, along = from_centre @ normal, from_centre @ tangents.T
-    matrix = (weight[:, None] * along).T @ along + np.eye(len(tangents)) / TILT**2
-    normal = normal - np.linalg.solve(matrix, along.T @ (weight * height)) @ tangents
-    return normal / np.linalg.norm(normal)
+    return sorted(result, key=lambda pair: (pair[0].body, pair[0].normal))  # pyright: ignore
 
 
 def _pairs(impacts: Iterable[_Impact], dimension: int) -> list[tuple[Pair, list[_Impact]]]:

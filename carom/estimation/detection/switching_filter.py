@@ -111,12 +111,13 @@ def _jump_map(motion: Motion) -> tuple[np.ndarray, np.ndarray]:
     return keep, add
 
 
-def _first_state(data: Sequences, motion: Motion) -> Float[np.ndarray, "9 sequences 1 dimension"]:
-    """What is known of every sequence at its first sample."""
+def _first_state(data: Sequences, motion: Motion) -> Float[np.ndarray, "9 sequences 2 dimension"]:
+    """What is known of every sequence at its first sample, and if that is an outlier."""
     count, dimension = data.position.shape[1:]
-    state = np.zeros((9, count, 1, dimension))
+    state = np.zeros((9, count, 2, dimension))
     seen = np.isfinite(data.position[0])
     middle = 0.5 * (np.nanmax(data.position, axis=(0, 1)) + np.nanmin(data.position, axis=(0, 1)))
+    state[X], state[XX] = middle, motion.length**2
     state[X, :, 0] = np.where(seen, data.position[0], middle)
     state[XX, :, 0] = np.where(seen, motion.noise[0] ** 2, motion.length**2)
     state[VV], state[AA] = (WIDE * motion.speed) ** 2, motion.deviation**2
@@ -153,10 +154,9 @@ def most_probable(
     samples, count, dimension = data.position.shape
     rows = np.arange(count)[:, None]
     state, channels = _first_state(data, motion), _channels(data, motion)
-    weight, last = np.zeros((count, 1)), np.full((count, 1), -1)
-    parent = np.full((samples, count, KINDS), -1)
-    evidence = np.zeros(count)
-    shares = np.log([1 - OUTLIERS, OUTLIERS])[:, None, None]
+    parent, last = np.full((samples, count, KINDS), -1), np.full((count, 2), -1)
+    evidence, shares = np.zeros(count), np.log([1 - OUTLIERS, OUTLIERS])[:, None, None]
+    weight = np.tile(shares[:, 0, 0], (count, 1))
     stays, jumps = -np.logaddexp(0, data.prior)[:, :, None], -np.logaddexp(0, -data.prior)[:, :, None]
     steps = np.diff(data.time, axis=0)[:, :, None, None]
     keep, add = _jump_map(motion)
@@ -210,6 +210,7 @@ def most_probable(
     for k in range(samples - 1, 0, -1):
         lost, source = history[k - 1]
         outlier[:, k], index = lost[rows[:, 0], index], source[rows[:, 0], index]
+    outlier[:, 0] = index == 1
     return [_path(int(last[row, 0]), parent[:, row], outlier[row]) for row in range(count)], evidence
 
 

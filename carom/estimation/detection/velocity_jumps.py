@@ -35,10 +35,10 @@ GAIN = 3.0
 """Least gain of the log-likelihood by a greater intensity: what gains nothing only blurs the jumps."""
 CHUNK, OVERLAP = 256, 48
 """Samples of the parts of long sequences, and by which they overlap."""
+EXACT = 1e-6
+"""Least noise, relative to length and speed of the motion."""
 ROUNDS = 3
 """Alternations between jumps and what is known of the motion between them."""
-EXACT = 1e-6
-"""Least noise, relative to the range of positions and to the speed: data without noise have finite odds."""
 TRIALS = 24
 """Sequences from which the intensity of the misfit is chosen."""
 
@@ -167,7 +167,7 @@ def _first_guess(data: Sequences) -> Motion:
     length = max(float(extent.max()), 1e-300)
     speed = _speed(data, max(noise, 1e-9 * length))
     of_velocity, _ = measured_noise(data.velocity, data.time)
-    least = EXACT * np.array([length, speed])
+    least = np.array([EXACT * length, EXACT * speed])
     wide = 3 * speed**2 / length
     return Motion(
         np.maximum([noise, of_velocity], least),
@@ -249,7 +249,7 @@ def _from_flights(data: Sequences, found: Sequence[Jumps], motion: Motion) -> Mo
     # Third differences over many jumps overestimate the noise, and parabolas that misfit do so too.
     noise = motion.noise.copy()
     if motion.width == 1:
-        noise[0] = min(noise[0], max(np.sqrt(squares / freedom), EXACT * motion.length))
+        noise[0] = np.clip(np.sqrt(squares / freedom), EXACT * motion.length, noise[0])
     return motion._replace(
         noise=noise,
         acceleration=mean,
