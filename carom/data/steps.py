@@ -56,13 +56,14 @@ def regular_clock(time: Times) -> Times:
     best, least = time, np.inf
     for frames in range(max(round(0.95 * about), len(time) - 1), round(1.05 * about) + 2):
         step = (time[-1] - time[0]) / frames
+        frame = centred
         for _ in range(2):
             middle = float(np.angle(np.mean(np.exp(2j * np.pi * centred / step)))) / (2 * np.pi) * step
             frame = np.rint((centred - middle) / step)
             frame -= frame.mean()
             step = float(frame @ centred / max(float(frame @ frame), 1e-300))
         residual = float(np.sum((centred - step * frame) ** 2)) / step**2
-        if residual < least and (np.diff(frame) > 0.5).all():
+        if residual < least and bool(np.all(np.diff(frame) > 0.5)):
             best, least = time.mean() + step * frame, residual
     return best
 

@@ -1,6 +1,6 @@
 """Time-stepping schemes, one per file. They take functions, not systems."""
 
-from carom.integrators.base import AbstractStepper
+from carom.integrators.base import AbstractStepper, Mechanical
 from carom.integrators.cd_lagrange import (
     CDLagrange,
     ContactReport,

@@ -5,12 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from carom.estimation.last_state import final_window, last_state
 
 import carom
 from carom.data import Run, hold_out
 from carom.errors import InputError
 from carom.estimation import fit_recordings, forecast_after, forecast_from
+from carom.estimation.forecasting.last_state import last_states
+from carom.estimation.forecasting.motions import stack_models
 from carom.estimation.uncertainty.laplace import SAMPLES
 from carom.evaluation import forecast_held_out
 from carom.fits.model_file import load_posterior, save_posterior
@@ -18,7 +19,7 @@ from carom.forces import UniformGravity
 from carom.models import CDLagrangeNetwork, Mechanism, ResNet
 from carom.models.mechanism import learned_potentials
 from carom.systems import BouncingBall
-from carom.training import stack_models
+from carom.training import stack_models as stack_ensemble
 from carom.types import State
 
 SETTINGS = carom.Settings(learn=("restitution", "surfaces"))
@@ -67,12 +68,9 @@ def test_the_last_state_is_as_uncertain_as_a_straight_line_makes_it():
 
 def _spread_of_ends(model, run: Run, noise: float) -> float:
     """Standard deviation of the last position, each model drawing one."""
-    window = final_window(run, model.scene, (noise, float("nan")))
-    with jax.enable_x64(True):
-        model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64) if eqx.is_array(x) else x, model)
-        normal = np.random.default_rng(1).standard_normal((400, window.guess.size))
-        _, drawn = eqx.filter_vmap(last_state, in_axes=(None, None, 0))(model, window, jnp.asarray(normal))
-        return float(np.std(np.asarray(drawn.position)))
+    models = stack_models(model, jax.tree.map(lambda x: np.stack([x] * 400) if eqx.is_array(x) else x, model))
+    position, _ = last_states(models, 401, [run], np.array([noise, np.nan]), seed=1)
+    return float(np.std(position[0, 1:]))
 
 
 @pytest.mark.campaign
@@ -135,7 +133,7 @@ def test_an_ensemble_survives_a_round_trip(ball, tmp_path):
     scene = ball[2].model.scene
     members = [ResNet(scene, 0.02, hidden=4, key=jax.random.key(seed)) for seed in range(3)]
     path = tmp_path / "posterior.safetensors"
-    save_posterior(stack_models(members), path)
+    save_posterior(stack_ensemble(members), path)
     loaded = load_posterior(path, members[0])
     ahead = forecast_from(members[0], State(jnp.ones((1, 1)), jnp.zeros((1, 1))), 5, samples=loaded)
     each = [
@@ -164,7 +162,7 @@ def test_bands_hold_what_they_should():
     shares = []
     for split, fit in zip(splits, fits, strict=True):
         part = split.held_out[0]
-        ahead = forecast_held_out(fit.model, part, samples=fit.samples, noise=fit.noise)
+        (ahead,) = forecast_held_out(fit.model, [part], samples=fit.samples, noise=fit.noise)
         true = truth.position[-len(part.future) :]
         shares.append(float(((true >= ahead.low) & (true <= ahead.high)).mean()))
     assert 0.8 < np.mean(shares) <= 0.97

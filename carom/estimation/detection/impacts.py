@@ -623,7 +623,7 @@ def _resting(
         ends = sorted({*hits.tolist(), *still.tolist(), *breaks})
         for at, end in pairwise([*ends, samples - 1]):
             returns = back[at, own].min(initial=np.inf)
-            if at in still or min(returns, end - at) < QUICK:
+            if at in still or returns < QUICK or (resting[at, body] and end - at < QUICK):
                 resting[at + 1 : end + 1, body] = True
             elif end - at > 1.5 * returns + 2 * REACH:
                 # The ascent determines the rebound; how long the flight lasts is what is not known.

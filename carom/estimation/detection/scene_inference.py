@@ -319,10 +319,22 @@ def _velocity_jumps(found: _Found, index: int, body: int, mask: int) -> list[_Ve
             means = [share @ part for part in (local.position, local.before, local.after)]
             scatter = share @ (local.position - means[0]) ** 2 + (grid * (means[1] + means[2])) ** 2
             variance = share @ np.diagonal(local.covariance, axis1=1, axis2=2)
-            counts = len(group), max(2 * wide - 1, 0)
             errors = np.sqrt(variance + np.array([scatter.max(), 0, 0]))
-            at = body, index, int(instants[best])
-            result.append(_VelocityJump(*at, *means, errors[0], max(errors[1:]), *counts))
+            position, before, after = means
+            result.append(
+                _VelocityJump(
+                    body,
+                    index,
+                    int(instants[best]),
+                    position,
+                    before,
+                    after,
+                    float(errors[0]),
+                    float(max(errors[1:])),
+                    parts=len(group),
+                    masked=max(2 * wide - 1, 0),
+                )
+            )
     return result
 
 

@@ -146,7 +146,8 @@ def _advance_block(models, position, velocity, hits, settled, durations, modes, 
         law = _Scattered(models.restitution, deviations[each, hits % HITS])
         scattered = eqx.tree_at(lambda m: m.restitution, models, law)
         after, contact, settled = step_many(scattered, states, length, modes, settled)
-        return (after, hits + jnp.any(contact, axis=1), settled), (after.position, after.velocity, contact)
+        hits = hits + jnp.any(contact, axis=1).astype(hits.dtype)
+        return (after, hits, settled), (after.position, after.velocity, contact)
 
     began = State(position, velocity), hits, settled
     (_, hits, settled), samples = jax.lax.scan(step, began, durations)

@@ -130,7 +130,7 @@ def median_scale(
     ordered = np.sort(np.where(inside, squares, np.inf), axis=-1)
     middle = np.maximum(inside.sum(axis=-1) - 1, 0) // 2
     median = np.take_along_axis(ordered, middle[..., None], axis=-1)[..., 0]
-    return np.where(np.isfinite(median), median, 0.0) / MEDIAN_OF_CHI_SQUARE
+    return np.asarray(np.where(np.isfinite(median), median, 0.0) / MEDIAN_OF_CHI_SQUARE)
 
 
 def _explains_end(weight: np.ndarray, inside: np.ndarray) -> np.ndarray:

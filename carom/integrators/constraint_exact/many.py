@@ -82,7 +82,7 @@ def rebounds(
             arrived,
             flight.remaining - duration,
             flight.contact | struck,
-            flight.impacts + due,
+            flight.impacts + due.astype(int),
             jnp.any(struck & (-restitution * rate <= limits.rest_speed)),
         )
 
@@ -109,7 +109,7 @@ def step_many(
     mechanisms: Mechanical,
     states: State,
     step_size: Float[Array, "motions"],
-    modes: Modes,
+    modes: Int[Array, "motions contacts"],
     settled: Bool[Array, "motions contacts"],
 ) -> tuple[State, Bool[Array, "motions contacts"], Bool[Array, "motions contacts"]]:
     """One step of every motion, each of its own mechanism and duration.
