@@ -42,7 +42,7 @@ def test_restitution_floor_and_noise_without_touch(plain):
     assert not plain.failed
 
 
-@pytest.mark.parametrize("unit", shortened([1.0, 1e-4], [1.0]))  # in metres, in tenths of millimetres
+@pytest.mark.parametrize("unit", shortened([1.0, 1e-4], [1e-4]))  # in metres, in tenths of millimetres
 def test_exact_data_are_no_reason_to_doubt(unit):
     """Without any noise the noise that is left is a small share of the data, whatever their unit."""
     exact = ball(0, restitution=0.9, noise=0.0)
