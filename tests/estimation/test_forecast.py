@@ -66,6 +66,17 @@ def test_the_last_state_is_as_uncertain_as_a_straight_line_makes_it():
     np.testing.assert_allclose(spread, expected, rtol=0.15)
 
 
+def test_a_body_at_rest_stays_there():
+    """The samples do not depend on where it came from, but the band must not be as wide as that."""
+    recording = carom.simulate(BouncingBall(restitution=0.3), steps=300, step_size=0.02, noise=0.01, seed=3)
+    model = Mechanism.for_recording(recording, potential="none", forces=[UniformGravity(jnp.array([-9.81]))])
+    samples = jax.tree.map(lambda x: np.stack([x] * 64) if eqx.is_array(x) else x, model)
+    ahead = forecast_after(model, recording.runs[0], 20, samples=samples, noise=(0.01, 0.01))
+    assert np.abs(ahead.position).max() < 0.03
+    assert (ahead.high - ahead.low)[0].max() < 0.1
+    assert (ahead.low[0] >= -0.05).all()
+
+
 def _spread_of_ends(model, run: Run, noise: float) -> float:
     """Standard deviation of the last position, each model drawing one."""
     models = stack_models(model, jax.tree.map(lambda x: np.stack([x] * 400) if eqx.is_array(x) else x, model))

@@ -239,8 +239,13 @@ def _sampled(
     """Last states by all models: the same samples fitted by each, and a deviation from the posterior."""
     states = np.repeat(found.state[:, None], normal.shape[1], axis=1)
     hessian, _ = found.normal_equations(past)
-    inverse = np.linalg.inv(hessian)
-    size = found.state.shape[1]
+    size, noise = found.state.shape[1], float(np.ravel(past.noise)[0])
+    # Where a body comes to rest the samples do not depend on where it came from: the anchor is then known as
+    # well as one sample tells.
+    steps = np.diff(past.time, axis=1)
+    step = float(np.median(steps[steps > 0]))
+    own = np.broadcast_to(np.reshape([1.0, step], (2, 1, 1)) / noise, past.shape).ravel() ** 2
+    inverse = np.linalg.inv(hessian + (found.anchor >= 0)[:, None, None] * np.diag(own))
     design = (found.weight[..., None, None] * found.derivative).reshape(len(states), -1, size)
     for _ in range(2):
         predicted = _predicted(models, past, states, found.anchor)
