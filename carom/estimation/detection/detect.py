@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from carom.data import Recording, Run
-from carom.estimation.detection.impacts import Impacts, Surfaces, find_impacts
+from carom.estimation.detection.events import Surfaces
+from carom.estimation.detection.impacts import Impacts, find_impacts
 from carom.estimation.detection.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.estimation.detection.short_runs import LONGEST, find_in_short_runs
 from carom.estimation.detection.touch_sensor import TouchSensor

@@ -1,48 +1,34 @@
 """Impacts: velocity jumps assigned to the candidate contacts of a scene.
 
-The velocity jumps of all bodies are detected without regard to the scene. Jumps of several bodies in the same
-step belong together. A contact explains them if its gap vanishes there within its uncertainty, if it closed
-before and opens no faster after (0 ≤ e ≤ 1), and if impulses along its normal, with friction, reproduce the
-velocity changes of its bodies. Several contacts may act at once, as in Newton's cradle or in a corner. A jump
-that no contact explains breaks the motion: a hand, a lost track, a swap of two bodies.
+The velocity jumps of all bodies are detected without regard to the scene, and grouped into events, which
+contacts explain (`events.py`). A jump that no contact explains breaks the motion: a hand, a lost track, a
+swap of two bodies.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
-from typing import Literal
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from carom.data import Run
-from carom.estimation.detection.local_motion import INSTANTS, REACH, LocalMotion, fit_around, grid_around
+from carom.estimation.detection.events import (
+    Assignment,
+    Event,
+    Surfaces,
+    assign_contacts,
+    group_jumps,
+    locate_surfaces,
+    make_event,
+    merge_lasting,
+)
+from carom.estimation.detection.local_motion import REACH
 from carom.estimation.detection.switching_filter import Jumps, Motion
 from carom.estimation.detection.touch_sensor import STRONGEST, TouchSensor
-from carom.estimation.detection.velocity_jumps import HAZARD, detect_velocity_jumps, sequences
+from carom.estimation.detection.velocity_jumps import detect_velocity_jumps, sequences
 from carom.mechanics import Scene
 
-Surfaces = Literal["known", "common", "per run"]
-TOGETHER = 1
-"""Greatest number of steps between the jumps of two bodies in one impact."""
-FAR = 6.0
-"""Greatest gap at an impact, in standard deviations."""
-GRID = 0.25
-"""Uncertainty of the instant of an impact due to the grid of instants, as a fraction of a step."""
-ROUGH = 0.5
-"""Prior standard deviation of the tangential impulse, relative to the velocity change."""
-UNEXPLAINED = 0.3
-"""Greatest part of the velocity changes that the impulses may leave unexplained."""
-TOLERANCE = 0.1
-"""Tolerance of the conditions on restitution, relative to the closing speed; errors of measurement add."""
-UNRESOLVED = 0.5
-"""Error of the rates of a gap, relative to the closing speed, from which on bounces are too quick to tell."""
-PRIOR = np.log(HAZARD / len(INSTANTS))
-"""Prior log-odds of an impact at one of the instants of a step."""
-EVIDENT = 3.0
-"""Least log-odds of an impact."""
-BREAK = 20.0
-"""Log-odds from which on a jump of unknown cause breaks the motion; weaker ones are no more than misfit."""
 MASKS, TOLERABLE = (2, 4, 8, 16, 32), 0.2
 """Masks that are tried, and the fraction of events without an explanation from which on they are."""
 KEPT, HIDDEN = 0.8, 0.3
@@ -53,12 +39,8 @@ SHORTEST = 6
 """Least number of samples of a part of a run: fewer hardly determine more than the state at its beginning."""
 QUICK = 3.0
 """Least number of samples of a flight between two impacts that can be told apart."""
-LONGER = 3
-"""Greatest duration of a contact, in multiples of the mask."""
 LEAST_FLIGHT, ENOUGH_FLIGHTS = 5, 3
 """Samples of a flight, and flights, from which on an acceleration is measured."""
-AT_ONCE = 3
-"""Greatest number of contacts in one impact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,28 +74,6 @@ class Impacts:
     """The acceleration between impacts, where it was measured."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Event:
-    """Jumps of some bodies in about the same step of a run."""
-
-    run: int
-    jumps: tuple[tuple[int, int], ...]
-    """Step and body of every jump, in the order of time."""
-    mask: int
-    """Samples either side of its middle that are ignored."""
-    jumping: tuple[int, ...]
-    instants: Float[np.ndarray, "instants"]
-    motions: dict[int, LocalMotion]
-    """Of all bodies."""
-    readings: Float[np.ndarray, "instants contacts"]
-    kinematics: "_Kinematics"
-    step_size: float
-
-    @property
-    def step(self) -> int:
-        return _middle(self.jumps)
-
-
 def find_impacts(
     runs: Sequence[Run],
     scene: Scene,
@@ -145,29 +105,31 @@ def find_impacts(
     jumps, motion = detect_velocity_jumps(data)
     by_run = [jumps[index * scene.bodies : (index + 1) * scene.bodies] for index in range(len(runs))]
 
-    def assign(mask: int, *, lasting: bool = False) -> tuple[list[tuple[_Event, list[_Assignment]]], float]:
+    def assign(mask: int, *, lasting: bool = False) -> tuple[list[tuple[Event, list[Assignment]]], float]:
         """Events with the contacts that explain them, and the fraction that none explains."""
         events = [
             event
             for index, (run, found) in enumerate(zip(runs, by_run, strict=True))
-            for event in _events(index, run, found, scene, motion, readings[index], mask)
+            for event in group_jumps(index, run, found, scene, motion, readings[index], mask)
         ]
-        places = _places(events, scene, motion, masses_known, surfaces)
+        places = locate_surfaces(events, scene, motion, masses_known, surfaces)
 
-        def assigned(event: _Event) -> list[_Assignment]:
+        def assigned(event: Event) -> list[Assignment]:
             place = places[event.run]
             if event.mask > mask:  # a contact that lasts longer may be the first with this surface
-                alone = _places([event], scene, motion, masses_known, surfaces)[event.run]
+                alone = locate_surfaces([event], scene, motion, masses_known, surfaces)[event.run]
                 known = np.isfinite(place[1])
                 place = np.where(known, place[0], alone[0]), np.where(known, place[1], alone[1])
-            return _assign(event, scene, motion, place, masses_known)
+            return assign_contacts(event, scene, motion, place, masses_known)
 
-        def together(jumps: list[tuple[int, int]], event: _Event, mask: int) -> _Event:
+        def together(jumps: list[tuple[int, int]], event: Event, mask: int) -> Event:
             found = by_run[event.run]
-            return _event(event.run, runs[event.run], jumps, found, scene, motion, readings[event.run], mask)
+            return make_event(
+                event.run, runs[event.run], jumps, found, scene, motion, readings[event.run], mask
+            )
 
         pairs = [(one, assigned(one)) for one in events]
-        pairs = _lasting(pairs, mask, together, assigned) if lasting else pairs
+        pairs = merge_lasting(pairs, mask, together, assigned) if lasting else pairs
         # Smoothing ends a few samples before the ends of a run.
         counted = [
             found for one, found in pairs if found and MARGIN <= one.step < len(runs[one.run]) - MARGIN
@@ -197,7 +159,7 @@ def find_impacts(
 
 
 def _between_impacts(
-    runs: Sequence[Run], assigned: Sequence[tuple[_Event, list["_Assignment"]]], motion: Motion
+    runs: Sequence[Run], assigned: Sequence[tuple[Event, list[Assignment]]], motion: Motion
 ) -> Motion:
     """The motion with the acceleration of the flights from one impact to the next.
 
@@ -237,319 +199,11 @@ def _readings(run: Run, sensor: TouchSensor | None) -> Float[np.ndarray, "sample
     return np.minimum(np.stack([sensor.log_odds(of_body) for of_body in run.touch.T], axis=1), STRONGEST)
 
 
-def _events(
-    index: int,
-    run: Run,
-    jumps: Sequence[Jumps],
-    scene: Scene,
-    motion: Motion,
-    readings: np.ndarray,
-    mask: int,
-) -> list[_Event]:
-    """Group the jumps of all bodies by their steps, and fit the motion of every body around each group."""
-    listed = sorted((int(step), body) for body, found in enumerate(jumps) for step in found.step)
-    groups: list[list[tuple[int, int]]] = []
-    for step, body in listed:
-        # With a mask, the two ends of a lasting contact are one impact.
-        if groups and step - groups[-1][0][0] <= max(TOGETHER, 2 * mask):
-            groups[-1].append((step, body))
-        else:
-            groups.append([(step, body)])
-    return [_event(index, run, group, jumps, scene, motion, readings, mask) for group in groups]
-
-
-def _middle(jumps: Sequence[tuple[int, int]]) -> int:
-    return round(0.5 * (jumps[0][0] + jumps[-1][0]))
-
-
-def _event(
-    index: int,
-    run: Run,
-    group: Sequence[tuple[int, int]],
-    jumps: Sequence[Jumps],
-    scene: Scene,
-    motion: Motion,
-    readings: np.ndarray,
-    mask: int,
-) -> _Event:
-    """Some jumps as one event, with the motion of every body around it up to its other jumps."""
-    first, last = group[0][0], group[-1][0]
-    instants = grid_around(_middle(group), len(run) - 1, mask=mask)
-    motions = {}
-    for body, found in enumerate(jumps):
-        low = max((int(k) + 1 for k in found.step if k < first), default=0)
-        high = min((int(k) + 1 for k in found.step if k > last), default=len(run))
-        motions[body] = fit_around(run, body, instants, low, high, motion, mask=mask)
-    by_body = readings[1:] @ scene.geometry.incidence.T.astype(float)
-    near = np.minimum(by_body[instants.astype(int)], STRONGEST)
-    bodies = tuple(sorted({b for _, b in group}))
-    kinematics = _Kinematics.of(list(motions.values()), scene)
-    step_size = float(np.median(np.diff(run.time)))
-    return _Event(index, tuple(group), mask, bodies, instants, motions, near, kinematics, step_size)
-
-
-def _lasting(
-    pairs: Sequence[tuple[_Event, list["_Assignment"]]],
-    mask: int,
-    together: Callable[[list[tuple[int, int]], _Event, int], _Event],
-    assigned: Callable[[_Event], list["_Assignment"]],
-) -> list[tuple[_Event, list["_Assignment"]]]:
-    """Successive events that nothing explains as one, if a contact that lasts longer than most explains them.
-
-    The slower bodies meet, the longer soft ones touch.
-    """
-
-    def unexplained(found: Sequence[_Assignment]) -> bool:
-        return not any(one.contacts for one in found)
-
-    result, row = [], 0
-    while row < len(pairs):
-        event, found = pairs[row]
-        end, merged = row + 1, (event, found)
-        if unexplained(found):
-            stop = end
-            while (
-                stop < len(pairs)
-                and pairs[stop][0].run == event.run
-                and pairs[stop][0].jumps[-1][0] - event.jumps[0][0] <= 2 * LONGER * mask
-                and unexplained(pairs[stop][1])
-            ):
-                stop += 1
-            for last in range(stop, end, -1):
-                jumps = [jump for one, _ in pairs[row:last] for jump in one.jumps]
-                wider = (jumps[-1][0] - jumps[0][0] + 1) // 2 + 1
-                whole = together(jumps, event, max(wider, mask))
-                explanation = assigned(whole)
-                if not unexplained(explanation):
-                    end, merged = last, (whole, explanation)
-                    break
-        result.append(merged)
-        row = end
-    return result
-
-
-@dataclass(frozen=True, eq=False)
-class _Assignment:
-    """Contacts that explain an event, with the gap, its rates and the log-odds at every instant."""
-
-    contacts: tuple[int, ...]
-    log_odds: Float[np.ndarray, "instants"]
-    gap: Float[np.ndarray, "instants contacts"]
-    before: Float[np.ndarray, "instants contacts"]
-    after: Float[np.ndarray, "instants contacts"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Kinematics:
-    """Gaps and their rates of all contacts in an event, at every instant, with variances."""
-
-    normal: Float[np.ndarray, "instants contacts bodies dimension"]
-    gap: Float[np.ndarray, "instants contacts"]
-    gap_variance: Float[np.ndarray, "instants contacts"]
-    before: Float[np.ndarray, "instants contacts"]
-    after: Float[np.ndarray, "instants contacts"]
-    rate_variance: Float[np.ndarray, "instants contacts"]
-
-    @classmethod
-    def of(cls, motions: Sequence[LocalMotion], scene: Scene) -> "_Kinematics":
-        position, before, after = (
-            np.stack([getattr(motion, name) for motion in motions], axis=1)
-            for name in ("position", "before", "after")
-        )
-        rows = scene.geometry.rows
-        normal = np.asarray(rows.jacobian(position))
-        covariance = np.stack([motion.covariance for motion in motions], axis=1)
-        of_gap = np.einsum("gckd,gk->gc", normal**2, covariance[:, :, 0, 0])
-        of_rates = np.einsum(
-            "gckd,gk->gc", normal**2, np.maximum(covariance[:, :, 1, 1], covariance[:, :, 2, 2])
-        )
-        closing, opening = (np.einsum("gckd,gkd->gc", normal, velocity) for velocity in (before, after))
-        gap = np.asarray(rows.gap(position))
-        return cls(normal, gap, of_gap, closing, opening, of_rates)
-
-    def possible(self, instant: int, contact: int) -> bool:
-        """Whether an impact with 0 ≤ e ≤ 1 could have these rates, up to their errors."""
-        before, after = self.before[instant, contact], self.after[instant, contact]
-        error = np.sqrt(self.rate_variance[instant, contact])
-        slack = TOLERANCE * abs(before) + 2 * error
-        resolved = error < UNRESOLVED * abs(before)
-        return bool(resolved and before < 0 and after >= -slack and after <= -before + slack)
-
-
-def _explained(
-    event: _Event,
-    kinematics: _Kinematics,
-    contacts: Sequence[int],
-    instant: int,
-    scene: Scene,
-    masses_known: bool,
-) -> tuple[float, bool]:
-    """χ² of the velocity changes that impulses at some contacts leave, and whether they explain them."""
-    bodies = sorted({*event.jumping, *(b for j in contacts for b in scene.geometry.joined[j])})
-    motions = [event.motions[body] for body in bodies]
-    change = np.stack([m.after[instant] - m.before[instant] for m in motions])
-    deviation = np.sqrt(np.array([m.change_variance[instant] for m in motions]))[:, None]
-    mass = np.asarray(scene.masses)[bodies][:, None]
-    size = float(np.linalg.norm(change))
-    if size == 0:  # no samples on one side
-        return 0.0, False
-    columns, tangents = [], []
-    for j in contacts:
-        normal = kinematics.normal[instant, j][bodies]
-        parts = [normal / mass]
-        if not masses_known and len(scene.geometry.joined[j]) == 2:
-            parts = [np.where((np.arange(len(bodies)) == k)[:, None], normal, 0) for k in range(len(bodies))]
-            parts = [part for part in parts if np.any(part)]
-        columns += parts
-        unit = normal[np.argmax(np.abs(normal).sum(axis=1))]
-        signs = normal @ unit
-        tangents += [signs[:, None] * along[None] / mass for along in np.linalg.svd(unit[None])[2][1:]]
-    stacked = np.array([(part / deviation).ravel() for part in columns + tangents])
-    # Friction is weaker than the normal impulse: a weak prior on tangential impulses.
-    ridge = np.diag([0.0] * len(columns) + [1.0] * len(tangents))
-    scale = np.array([np.linalg.norm(part) for part in columns + tangents])
-    ridge = ridge * np.diag((scale / (ROUGH * size)) ** 2)
-    target = (change / deviation).ravel()
-    matrix = stacked @ stacked.T + ridge
-    impulse = np.linalg.lstsq(matrix, stacked @ target, rcond=None)[0]
-    left = target - impulse @ stacked
-    chi = float(left @ left + impulse @ ridge @ impulse)
-    remaining = float(np.linalg.norm(left.reshape(change.shape) * deviation))
-    # Bodies repel each other, up to the errors: a very heavy one may seem to stay at rest.
-    errors = np.sqrt(np.maximum(np.diagonal(np.linalg.pinv(matrix)), 0))
-    pushing = bool((impulse > -3 * errors)[: len(columns)].all())
-    plenty = chi < 9 * max(change.size, 1) or remaining < UNEXPLAINED * size
-    return chi, pushing and plenty
-
-
-def _places(
-    events: Sequence[_Event], scene: Scene, motion: Motion, masses_known: bool, surfaces: Surfaces
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Displacements of the surfaces from where the scene says, and their scatter, for each run with events.
-
-    The densest cluster of the gaps at all jumps that the contact alone could explain by its direction.
-    """
-    runs = sorted({event.run for event in events})
-    if surfaces == "known":
-        return {run: (np.zeros(scene.contacts), np.zeros(scene.contacts)) for run in runs}
-    seen: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for event in events:
-        kinematics = event.kinematics
-        for j, joined in enumerate(scene.geometry.joined):
-            best = _best_instant(event, joined)
-            if (
-                set(joined) & set(event.jumping)
-                and kinematics.possible(best, j)
-                and _explained(event, kinematics, [j], best, scene, masses_known)[1]
-            ):
-                key = (event.run if surfaces == "per run" else -1, j)
-                error = float(np.sqrt(kinematics.gap_variance[best, j]))
-                seen.setdefault(key, []).append((float(kinematics.gap[best, j]), error))
-    result: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for run in runs if surfaces == "per run" else [-1]:
-        shift, scatter = np.zeros(scene.contacts), np.full(scene.contacts, np.inf)
-        for j in range(scene.contacts):
-            if (run, j) in seen:
-                gaps, errors = np.array(seen[run, j]).T
-                shift[j], scatter[j] = _densest(gaps, errors, motion)
-        result[run] = shift, scatter
-    return result if surfaces == "per run" else dict.fromkeys(runs, result[-1])
-
-
-def _densest(gaps: np.ndarray, errors: np.ndarray, motion: Motion) -> tuple[float, float]:
-    """Centre and scatter of the densest cluster of gaps, with their errors as widths."""
-    width = np.maximum(errors, 1e-3 * motion.length)
-    density = np.exp(-0.5 * ((gaps[:, None] - gaps[None, :]) / (2 * width[None, :])) ** 2) / width[None, :]
-    centre = gaps[np.argmax(density.sum(axis=1))]
-    near = np.abs(gaps - centre) < 4 * np.maximum(width, np.median(width))
-    centre = float(np.median(gaps[near]))
-    spread = 1.4826 * float(np.median(np.abs(gaps[near] - centre))) if near.sum() > 2 else 0.0
-    # With few impacts their scatter is not known, and some of it must be expected.
-    return centre, max(spread, 1e-3 * motion.length)
-
-
-def _best_instant(event: _Event, bodies: Sequence[int]) -> int:
-    involved = {*event.jumping, *bodies}
-    return int(np.argmax(sum(event.motions[body].log_likelihood for body in involved)))
-
-
-def _assign(
-    event: _Event,
-    scene: Scene,
-    motion: Motion,
-    place: tuple[np.ndarray, np.ndarray],
-    masses_known: bool,
-) -> list[_Assignment]:
-    """The contacts that explain an event: for every group of bodies that they join, the likeliest set."""
-    shift, scatter = place
-    kinematics = event.kinematics
-    # The grid of instants is coarser than the motion: its spacing times the change of speed adds to the gap.
-    coarse = np.abs(kinematics.before - kinematics.after) * GRID * event.step_size
-    deviation = np.sqrt(kinematics.gap_variance + coarse**2 + np.where(np.isfinite(scatter), scatter, 0) ** 2)
-    away = (kinematics.gap - shift) / np.maximum(deviation, 1e-300)
-    remaining, result = set(event.jumping), []
-    while remaining:
-        candidates = [
-            j
-            for j in range(scene.contacts)
-            if set(scene.geometry.joined[j]) & remaining and np.abs(away[:, j]).min() < FAR
-        ]
-        best: tuple[float, tuple[int, ...], int, np.ndarray] | None = None
-        for count in range(1, AT_ONCE + 1):
-            for contacts in combinations(candidates, count):
-                bodies = {b for j in contacts for b in scene.geometry.joined[j]}
-                involved = bodies | remaining if count > 1 else bodies | (remaining & bodies)
-                log = sum(event.motions[b].log_likelihood for b in involved)
-                log = (
-                    log
-                    - 0.5 * np.sum(away[:, contacts] ** 2, axis=1)
-                    + event.readings[:, contacts].sum(axis=1)
-                )
-                instant = int(np.argmax(log))
-                part = _part(event, involved)
-                chi, explains = _explained(part, kinematics, contacts, instant, scene, masses_known)
-                possible = count > 1 or kinematics.possible(instant, contacts[0])
-                near = bool((np.abs(away[instant, contacts]) < FAR).all())
-                if not (explains and possible and near):
-                    continue
-                smooth = sum(event.motions[b].smooth for b in involved)
-                score = float(log[instant]) - smooth - 0.5 * chi - 4.0 * count
-                likely = log[instant] - smooth + PRIOR > EVIDENT
-                if likely and (best is None or score > best[0]):
-                    best = (score, contacts, instant, log - smooth)
-            if best is not None:
-                break
-        if best is None:
-            break
-        _, contacts, _, log = best
-        bodies = {b for j in contacts for b in scene.geometry.joined[j]}
-        result.append(_Assignment(contacts, log + PRIOR, kinematics.gap, kinematics.before, kinematics.after))
-        remaining -= bodies
-    unknown = [event.motions[body] for body in remaining]
-    if any(motion.log_likelihood.max() - motion.smooth > BREAK for motion in unknown):
-        result.append(_Assignment((), np.zeros(len(event.instants)), *[kinematics.gap] * 3))
-    return result
-
-
-def _part(event: _Event, bodies: set[int]) -> _Event:
-    return _Event(
-        event.run,
-        event.jumps,
-        event.mask,
-        tuple(b for b in event.jumping if b in bodies),
-        event.instants,
-        event.motions,
-        event.readings,
-        event.kinematics,
-        event.step_size,
-    )
-
-
 def _of_run(
     run: Run,
     scene: Scene,
     motion: Motion,
-    assigned: Sequence[tuple[_Event, Sequence[_Assignment]]],
+    assigned: Sequence[tuple[Event, Sequence[Assignment]]],
     jumps: Sequence[Jumps],
     mask: int,
 ) -> Impacts:

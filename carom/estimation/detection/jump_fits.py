@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from carom.data import Run
 from carom.data.recording import channels
-from carom.estimation.detection.impacts import INSTANTS
+from carom.estimation.detection.local_motion import INSTANTS
 from carom.mechanics import Contacts, Scene
 
 

@@ -18,7 +18,7 @@ from carom.data import Recording, Run
 from carom.data.recording import require_moderate
 from carom.data.steps import constant_step, regular_clock
 from carom.digits import counted
-from carom.estimation.detection.impacts import TOLERANCE
+from carom.estimation.detection.events import TOLERANCE
 from carom.estimation.detection.local_motion import INSTANTS, fit_around, grid_around
 from carom.estimation.detection.switching_filter import Jumps, Motion, Sequences
 from carom.estimation.detection.velocity_jumps import detect_velocity_jumps, measured_noise, sequences

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from carom.estimation.detection.impacts import TOLERANCE
+from carom.estimation.detection.events import TOLERANCE
 from carom.estimation.detection.switching_filter import Motion
 
 ALIGNED = 0.9
