@@ -29,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import carom
+from benchmarks.fused_rollout import fused_forecast
 from carom.data import Recording
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
@@ -154,11 +155,10 @@ def measure_forecast(rates: dict[str, float]) -> dict[str, Any]:
     model = fit.model
     starts = from_heights(BALLS)
     some = jax.tree.map(lambda x: x[:: BALLS // 4096], starts)
-    by_xla = eqx.filter_jit(jax.vmap(partial(forecast, model, steps=STEPS)))
-    seconds = least_time(lambda: forecast_many(model, starts, STEPS))
+    seconds = least_time(lambda: fused_forecast(model, starts, STEPS))
     fewer = jax.tree.map(lambda x: x[::4], starts)
-    xla_seconds = least_time(lambda: by_xla(fewer), 2) * 4
-    kernel, plain = forecast_many(model, some, STEPS), by_xla(some)
+    xla_seconds = least_time(lambda: forecast_many(model, fewer, STEPS), 2) * 4
+    kernel, plain = (roll(model, some, STEPS) for roll in (fused_forecast, forecast_many))
     impacts = np.asarray((kernel.contact > 0.5) == (plain.contact > 0.5)).all(axis=(1, 2))
     rate = operations(model) * BALLS * STEPS / seconds
     return {
@@ -167,7 +167,7 @@ def measure_forecast(rates: dict[str, float]) -> dict[str, Any]:
         "seconds": seconds,
         "steps_per_second": BALLS * STEPS / seconds,
         "steps_per_second_by_xla": BALLS * STEPS / xla_seconds,
-        "error": paper_rmse(_first(forecast_many(model, _batch_of_one(), STEPS)), truth),
+        "error": paper_rmse(_first(fused_forecast(model, _batch_of_one(), STEPS)), truth),
         "error_by_xla": paper_rmse(_from_the_top(model), truth),
         "share_with_all_impacts_alike": float(impacts.mean()),
         "greatest_difference_of_positions": float(
@@ -237,7 +237,10 @@ def values(model_path: Path) -> dict[str, np.ndarray]:
     if not model_path.exists():
         (whole,) = train_many(models[:1], recordings[:1], SETTINGS, seeds=seeds[:1])
         save_model(whole.model, model_path)
-    motion = forecast_many(load_model(model_path), from_heights(HEIGHTS), STEPS)
+    model = load_model(model_path)
+    assert isinstance(model, CDLagrangeNetwork)
+    roll = fused_forecast if jax.default_backend() == "gpu" else forecast_many
+    motion = roll(model, from_heights(HEIGHTS), STEPS)
     ball = carom.simulate(BouncingBall(restitution=0.9), steps=400, step_size=0.02, noise=0.1, seed=1)
     found = fit_recording(ball, Settings(learn=("restitution", "surfaces"))).parameters
     return {

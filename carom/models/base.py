@@ -200,9 +200,6 @@ def forecast(model: AbstractModel, start: State, steps: int) -> Forecast:
 def forecast_many(model: AbstractModel, starts: State, steps: int) -> Forecast:
     """Roll one model out from many states on the sample grid, whose arrays have an axis over them first.
 
-    On a GPU small CD-Lagrange networks are rolled out by one kernel (`carom.models.fused_rollout`), with the
-    same results up to rounding but without derivatives; `jax.vmap` of `forecast` has them.
-
     Example:
         >>> import carom, jax
         >>> import jax.numpy as jnp
@@ -213,12 +210,6 @@ def forecast_many(model: AbstractModel, starts: State, steps: int) -> Forecast:
         >>> carom.models.forecast_many(model, starts, steps=20).position.shape
         (1000, 21, 1, 1)
     """
-    if jax.default_backend() == "gpu" and steps and len(starts.position):
-        # Imported here because Pallas loads slowly and other devices do not need it.
-        from carom.models.fused_rollout import fused_forecast, is_fusible
-
-        if is_fusible(model) and starts.position.dtype == jnp.float32:
-            return fused_forecast(model, starts, steps)
     return jax.vmap(partial(forecast, model, steps=steps))(starts)
 
 
