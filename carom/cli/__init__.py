@@ -1,10 +1,12 @@
 """The command line: one command per user task, no logic."""
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
+from importlib.util import find_spec
 
 from carom.errors import InputError, SettingsError
 from carom.stopping import discard_output, end_process, quiet_interruption
@@ -83,6 +85,7 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
 
     @full_precision()
     def run() -> None:
+        _skip_autotuning()
         configure()
         # Tracing makes many short-lived objects: collecting as often as by default takes a tenth of the time.
         gc.set_threshold(50_000, 20, 50)
@@ -99,6 +102,16 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
         )
 
     return run
+
+
+def _skip_autotuning() -> None:
+    """Compile for a GPU without timing alternative kernels, unless the user has given XLA flags.
+
+    The products of small networks gain nothing by it, and sixteen processes that share a GPU and time kernels on it
+    at once compile three times as long.
+    """
+    if any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")
 
 
 def _sentence(error: InputError) -> str:

@@ -274,6 +274,8 @@ def against(group: pl.DataFrame) -> str:
         # A single run has no error; only its place among ours can be judged.
         p = text.rank_probability(errors.to_numpy(), value)
         return f"above {text.share_text(errors < value)}, p = {p:.2f}"
+    if len(errors) < 2:
+        return "one seed"
     # The paper prints standard errors to one digit, which limits how sharp this can be.
     found = text.welch(text.summarize(errors), value, error, PAPER_RUNS)
     if found is None:
