@@ -1,4 +1,4 @@
-"""How long `carom reproduce` takes as a user runs it, from process start, with nothing compiled before and again.
+"""How long `carom reproduce` takes from the start of the process, with nothing compiled before and again.
 
     python -m benchmarks.reproduce_time [--out benchmarks/results/reproduce-time.json] [--cold-only]
 

@@ -107,8 +107,8 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
 def _skip_autotuning() -> None:
     """Compile for a GPU without timing alternative kernels, unless the user has given XLA flags.
 
-    The products of small networks gain nothing by it, and sixteen processes that share a GPU and time kernels on it
-    at once compile three times as long.
+    Products of small networks gain nothing by it, and sixteen processes that share a GPU, each timing kernels
+    while the others do, compile three times as long.
     """
     if any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")

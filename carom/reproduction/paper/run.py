@@ -225,8 +225,8 @@ def _score(
 def _on_host() -> AbstractContextManager[object]:
     """Compute on the processor.
 
-    Initial weights and metrics are many little operations, each of which is a program of its own to a GPU; and one
-    motion after the other, as the oracle simulates, takes a GPU many times as long.
+    Initial weights, metrics and the oracle's motions are many little operations, each a program of its own on
+    a GPU.
     """
     return jax.default_device(jax.local_devices(backend="cpu")[0])
 
