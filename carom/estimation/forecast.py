@@ -27,6 +27,8 @@ from carom.types import State
 
 COVERAGE = 0.9
 """Probability that a band contains a value, at every instant."""
+NORMAL_BOUND = 1.645
+"""The 95th percentile of the standard normal distribution: 90 % lie within this many standard deviations."""
 TOGETHER = 16
 """Runs whose forecasts are computed together."""
 LONG = 1.5
@@ -165,7 +167,8 @@ def _forecasts(
         steps = max(1, int(np.ceil(max(at[-1] for at in times) / step - 1e-6)))
         motions = follow_grid(models, position, velocity, steps)
         each = [_interpolated(_one(motions, row), at / step, step) for row, at in enumerate(times)]
-    return [_banded(motion) for motion in each]
+    widening = float(np.ravel(models.widening)[0]) if isinstance(models, Mechanism) else 1.0
+    return [_banded(motion, widening) for motion in each]
 
 
 def _one(motions: Motions, row: int) -> Motions:
@@ -221,8 +224,8 @@ def _stacked(model: AbstractModel, samples: AbstractModel | None) -> AbstractMod
     return stack_models(model, *([] if samples is None else [samples]))
 
 
-def _banded(motions: Motions) -> BandedForecast:
-    """The first of several forecasts, with a band from quantiles of the others."""
+def _banded(motions: Motions, widening: float) -> BandedForecast:
+    """The first of several forecasts, with a band from quantiles of the others, widened by a factor."""
     low = high = None
     others = np.stack([motions.position[1:], motions.velocity[1:]], axis=1)
     # Samples whose forecasts diverge are left out: quantiles of them are not finite.
@@ -230,6 +233,8 @@ def _banded(motions: Motions) -> BandedForecast:
     if len(others) > 1:
         # Weibull's plotting positions: the band has the right coverage on average, however few samples.
         ends = [0.5 * (1 - COVERAGE), 0.5 * (1 + COVERAGE)]
-        low, high = np.quantile(others, ends, axis=0, method="weibull")
+        middle = np.stack([motions.position[0], motions.velocity[0]])
+        edges = np.quantile(others, ends, axis=0, method="weibull")
+        low, high = middle + widening * (edges - middle)
     position, velocity, contact = (part[0] for part in motions)
     return BandedForecast(position, velocity, contact, low, high, len(others))

@@ -36,6 +36,7 @@ from carom.estimation.solver.iteration import Estimate, Outcome
 from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import Partition, impacts_of, partition, subset
 from carom.estimation.terms import choose_terms
+from carom.estimation.uncertainty.calibration import calibrated
 from carom.mechanics import Scene
 from carom.models import Mechanism
 from carom.storage.checkpoints import Progress
@@ -122,7 +123,10 @@ def fit_recordings(
             fits.append(_fit_by("cd_lagrange", recordings, scene, settings, starts, seeds, done))
     seconds = done.seconds / len(recordings)
     best = [max(options, key=_likelihood) for options in zip(*fits, strict=True)]
-    return [replace(fit, seconds=seconds) for fit in best]
+    return [
+        calibrated(replace(fit, seconds=seconds), recording)
+        for fit, recording in zip(best, recordings, strict=True)
+    ]
 
 
 def require_fittable(recordings: Sequence[Recording], settings: Settings) -> tuple[Scene, Mechanism]:

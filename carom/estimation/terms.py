@@ -15,7 +15,7 @@ from carom.errors import InputError
 from carom.estimation.detection.velocity_jumps import measured_noise
 from carom.estimation.parameters.free import PER_IMPACT
 from carom.estimation.settings import AUTO, Settings
-from carom.mechanics import Pair
+from carom.mechanics import Pair, Wall
 from carom.textbook import Contacts, TextbookModel, fit_textbook
 
 RESTITUTION = {
@@ -34,6 +34,8 @@ SCATTERED = 8
 """Impacts from which on their scatter can be told from the noise."""
 LEAST_DIFFERENCE = 0.01
 """Difference of e between contacts that matters, beyond its error."""
+LEAST_SLOPE = 1e-3
+"""Slope of a wall relative to the stated one that matters."""
 LEAST_SHIFT = 1e-3
 """Scatter of a surface from run to run that matters, relative to the range of motion."""
 
@@ -55,6 +57,8 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
     terms += ["surfaces-per-run"] if _differ_by_run(model, recording) else ["surfaces"]
     if _rough(model):
         terms.append("friction")
+    if _tilted(model):
+        terms.append("normals")
     if settings.share == "each" and _alike(model):
         settings = replace(settings, share="kind")
     if settings.potential != "shared" or _curved(model, recording):
@@ -94,6 +98,27 @@ def _rough(model: TextbookModel) -> bool:
         tangential = name.startswith(("friction", "tangential"))
         if tangential and abs(one.value - still) > SIGNIFICANT * max(one.error, 1e-300):
             return True
+    return False
+
+
+def _tilted(model: TextbookModel) -> bool:
+    """Whether the places of impacts at some wall slope: it, or the camera, stands askew."""
+    if model.scene.geometry.edged:  # their normals cannot be learned
+        return False
+    for contact in np.unique(model.hits.contact):
+        own = model.hits.contact == contact
+        wall = model.scene.candidates[contact]
+        if not isinstance(wall, Wall) or own.sum() < SCATTERED:
+            continue
+        normal, place = np.array(wall.normal), model.hits.place[own]
+        along = np.linalg.svd(normal[None])[2][1:] @ (place - place.mean(axis=0)).T
+        for axis in along:
+            square = float(np.sum(axis**2))
+            gap = model.hits.gap[own] - np.mean(model.hits.gap[own])
+            slope = float(axis @ gap) / max(square, 1e-300)
+            error = float(np.std(gap - slope * axis)) / np.sqrt(max(square, 1e-300))
+            if abs(slope) > max(LEAST_SLOPE, SIGNIFICANT * error):
+                return True
     return False
 
 

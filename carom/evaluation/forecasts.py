@@ -14,12 +14,10 @@ from carom.data import HeldOut, Recording, Run, read_described, read_recording
 from carom.data.io.columns import standard_columns
 from carom.errors import InputError
 from carom.estimation import BandedForecast, forecast_from, forecast_runs
+from carom.estimation.forecast import NORMAL_BOUND
 from carom.models import AbstractModel
 from carom.models.base import HasSurfaces
 from carom.types import State
-
-NORMAL_BOUND = 1.645
-"""The 95th percentile of the standard normal distribution: 90 % lie within this many standard deviations."""
 
 
 class HeldOutForecast(NamedTuple):

@@ -50,6 +50,8 @@ class Mechanism(AbstractModel):
         scatter: standard deviations of the deviations of single impacts, one per kind; None where they were
             not estimated.
         deviations: of single impacts, to which steps refer by number; None for none.
+        widening: factor by which bands of forecasts are wider than those of posterior samples, so that they
+            hold although the model is not exact.
 
     Example:
         >>> from carom.forces import UniformGravity
@@ -70,6 +72,7 @@ class Mechanism(AbstractModel):
     step_size: Scalar  # pyright: ignore[reportIncompatibleVariableOverride]
     scatter: Float[Values, "kinds"] | None = None
     deviations: ImpactDeviations | None = None
+    widening: Float[Values, ""] = eqx.field(default_factory=lambda: np.ones((), np.float32))
 
     @classmethod
     def of(

@@ -49,6 +49,8 @@ class Hits(NamedTuple):
     gap: np.ndarray
     closing: np.ndarray
     leaving: np.ndarray
+    place: np.ndarray
+    """Positions, of pairs relative to each other, (hits, dimension)."""
     slip: np.ndarray
     """Tangential velocities before and after, (2, hits, dimension)."""
 

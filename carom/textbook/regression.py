@@ -144,21 +144,20 @@ def measure_hits(
             rate = velocity @ normal
             if rate[0] < 0 < rate[1] < -1.5 * rate[0]:
                 slip = velocity - np.outer(rate, normal)
-                rows.append(
-                    (number, contact, contacts.gap(place.mean(axis=0), contact), -rate[0], rate[1], slip)
-                )
+                middle = place.mean(axis=0)
+                gap = contacts.gap(middle, contact)
+                rows.append((number, contact, gap, -rate[0], rate[1], middle, slip))
     if not rows:
-        none = np.zeros(0)
-        return Hits(none.astype(int), none.astype(int), none, none, none, np.zeros((2, 0, scene.dimension)))
-    run, contact, gap, closing, leaving, slip = (np.array(part) for part in zip(*rows, strict=True))
+        none, places = np.zeros(0), np.zeros((2, 0, scene.dimension))
+        return Hits(none.astype(int), none.astype(int), none, none, none, places[0], places)
+    run, contact, gap, closing, leaving, place, slip = (np.array(part) for part in zip(*rows, strict=True))
     usual = np.ones(len(gap), bool)
     for one in np.unique(contact):
         same = contact == one
         off = np.abs(gap - np.median(gap[same]))
         usual &= ~same | (off <= 8 * np.median(off[same]) + 1e-12)
-    return Hits(
-        run[usual], contact[usual], gap[usual], closing[usual], leaving[usual], slip[usual].swapaxes(0, 1)
-    )
+    kept = (part[usual] for part in (run, contact, gap, closing, leaving, place))
+    return Hits(*kept, slip[usual].swapaxes(0, 1))
 
 
 def _sides(run, found, time, contact, contacts: Contacts, acceleration, drag, margin, nearest):
