@@ -139,6 +139,9 @@ class Problem:
         if isinstance(stepper, ConstraintExact):
             stepper = stepper.in_units(units.length, units.time)
         template = replace(template, forces=forces, stepper=stepper)
+        if template.geometry.tilt is not None:
+            positions = np.concatenate([run.position for run in recording.runs])
+            template = template.with_tilt(np.nanmean(positions, axis=(0, 1)))
         if template.deviations is not None:
             each = [int(one.chosen[a : b - 1].sum()) for one in impacts for a, b in one.pieces]
             most = padded_size(int(np.clip(max(each, default=0), 4, MAX_DEVIATIONS)))

@@ -170,6 +170,9 @@ class ContactGeometry(eqx.Module):
     offset: Float[Values, "contacts"] = parameter("surfaces", "surface", unit="length", mean=None)
     tilt: Float[Values, "contacts dimension"] | None = parameter("normals", "tilt", deviation=0.3)
     """Added to the normals of walls, which are then normalised; None if the normals are not estimated."""
+    pivot: Float[Values, "dimension"] | None = None
+    """Point about which walls are tilted, such as the middle of the motion: offsets are those that their
+    planes would have without the tilt."""
 
     def __init__(self, bodies: int, dimension: int, candidates: tuple[Candidate, ...] = ()):
         _require_valid(bodies, dimension, candidates)
@@ -187,7 +190,7 @@ class ContactGeometry(eqx.Module):
         for row, wall in enumerate(walls):
             for number, (normal, offset) in enumerate(wall.edges):
                 self.edge_normal[row, number], self.edge_offset[row, number] = normal, offset
-        self.tilt = None
+        self.tilt = self.pivot = None
         self.joined = tuple(c.bodies for c in candidates)
         self.bodies, self.dimension = bodies, dimension
 
@@ -198,8 +201,11 @@ class ContactGeometry(eqx.Module):
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """The declarations of the contacts."""
-        normals = np.asarray(self.rows.normal)[:, 0].tolist()
-        return tuple(self._candidate(row, tuple(normals[row])) for row in range(len(self)))
+        normals, offsets = (np.asarray(part)[:, 0].tolist() for part in (self.rows.normal, self.rows.offset))
+        return tuple(
+            self._candidate(row, tuple(normal), offset)
+            for row, (normal, offset) in enumerate(zip(normals, offsets, strict=True))
+        )
 
     @property
     def walls(self) -> tuple[Wall, ...]:
@@ -209,8 +215,7 @@ class ContactGeometry(eqx.Module):
     def pairs(self) -> tuple[Pair, ...]:
         return tuple(c for c in self.candidates if isinstance(c, Pair))
 
-    def _candidate(self, row: int, normal: tuple[float, ...]) -> Candidate:
-        offset = float(self.offset[row])
+    def _candidate(self, row: int, normal: tuple[float, ...], offset: float) -> Candidate:
         if len(self.joined[row]) == 2:
             first, second = self.joined[row]
             return Pair(first, second, offset)
@@ -265,8 +270,10 @@ class ContactGeometry(eqx.Module):
         normal, offset = _constant(self.normal)[:, None], self.offset[:, None]
         xp = _namespace(self.offset) if self.tilt is None else _namespace(self.tilt)
         if self.tilt is not None:
-            normal = normal + self.tilt[:, None]
+            stated, normal = normal, normal + self.tilt[:, None]
             normal = normal / xp.sqrt(xp.sum(normal**2, axis=-1, keepdims=True))
+            if self.pivot is not None:
+                offset = offset + xp.einsum("cpd,d->cp", normal - stated, _constant(self.pivot))
         if self.edged:
             normal = xp.concatenate([normal, _constant(self.edge_normal)], axis=1)
             offset = xp.concatenate([offset, _constant(self.edge_offset)], axis=1)

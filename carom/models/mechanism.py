@@ -193,13 +193,16 @@ class Mechanism(AbstractModel):
         mechanism = replace(mechanism, scatter=np.zeros(kinds)) if kinds else mechanism
         return mechanism.with_tilt() if options["tilted"] else mechanism
 
-    def with_tilt(self) -> "Mechanism":
-        """The same with walls whose normals may be learned."""
+    def with_tilt(self, pivot: Float[Values, "dimension"] | None = None) -> "Mechanism":
+        """The same with walls whose normals may be learned; a tilt leaves them in place at the pivot."""
         if self.geometry.edged:
             raise InputError("The normals of walls with edges cannot be learned.")
         # Tilts are added to the stated normals, so that 0 is the scene as it was.
         zero = np.zeros((len(self.geometry), self.geometry.dimension))
-        return eqx.tree_at(lambda m: m.geometry.tilt, self, zero, is_leaf=lambda x: x is None)
+        at = np.zeros(self.geometry.dimension) if pivot is None else pivot
+        return eqx.tree_at(
+            lambda m: (m.geometry.tilt, m.geometry.pivot), self, (zero, at), is_leaf=lambda x: x is None
+        )
 
     def inertia(self) -> Masses:
         """M."""

@@ -89,3 +89,33 @@ def test_a_fit_learns_what_was_chosen(ball):
     found = {parameter.key: parameter for parameter in fit.parameters}
     for key, truth in (("gravity", -9.81), ("restitution", 0.8), ("surfaces", 0.0)):
         assert abs(found[key].value - truth) < 4 * found[key].standard_error
+
+
+def _tilted_drops(tilt: float) -> Recording:
+    """A ball that bounces along a floor from both sides, filmed by a camera that stands askew."""
+    box = carom.systems.BallBox(size=(100.0, 20.0), radii=(0.02,), restitution=0.8, friction=0.0)
+    starts = [
+        State(jnp.array([[50.0 + x, 0.6]]), jnp.array([[speed, 0.0]]))
+        for x, speed in ((-0.6, 0.5), (-0.2, 0.4), (0.1, -0.5), (0.5, -0.6), (0.0, 0.3), (0.3, -0.2))
+    ]
+    motions = [box.exact(start, np.arange(150) / 100) for start in starts]
+    floor = replace(
+        box.scene(), candidates=tuple(c for c in box.scene().candidates if c.normal == (0.0, 1.0))
+    )
+    runs = tuple(Run(m.time, np.asarray(m.position, float), np.asarray(m.velocity, float)) for m in motions)
+    exact = Recording(runs, 0.01, floor)
+    return film_motions(exact, Camera(frame_rate=100, noise=5e-4, tilt=tilt), seed=0).recording
+
+
+def test_a_camera_that_stands_askew_is_seen():
+    """The floor then slopes in its pictures; its direction and its height in the middle are found."""
+    recording = _tilted_drops(1.0)
+    chosen = choose_terms(recording, AUTO)
+    assert "normals" in chosen.learn
+    assert "normals" not in choose_terms(_tilted_drops(0.0), AUTO).learn
+    fit = carom.fit(recording, settings=chosen)
+    found = {parameter.key: parameter for parameter in fit.parameters}
+    slope, surface = found["normals"], found["surfaces"]
+    assert abs(slope.value - -np.tan(np.radians(1.0))) < 4 * slope.standard_error < 0.004
+    # The stated height is right in the middle, about which the pictures are turned.
+    assert abs(surface.value - 0.02) < 0.005 + 4 * surface.standard_error
