@@ -167,7 +167,9 @@ def _forecasts(
         steps = max(1, int(np.ceil(max(at[-1] for at in times) / step - 1e-6)))
         motions = follow_grid(models, position, velocity, steps)
         each = [_interpolated(_one(motions, row), at / step, step) for row, at in enumerate(times)]
-    widening = float(np.ravel(models.widening)[0]) if isinstance(models, Mechanism) else 1.0
+    widening = np.array([1.0, 0.0])
+    if isinstance(models, Mechanism):
+        widening = np.reshape(models.widening, (-1, 2))[0]
     return [_banded(motion, widening) for motion in each]
 
 
@@ -224,8 +226,8 @@ def _stacked(model: AbstractModel, samples: AbstractModel | None) -> AbstractMod
     return stack_models(model, *([] if samples is None else [samples]))
 
 
-def _banded(motions: Motions, widening: float) -> BandedForecast:
-    """The first of several forecasts, with a band from quantiles of the others, widened by a factor."""
+def _banded(motions: Motions, widening: Float[np.ndarray, "2"]) -> BandedForecast:
+    """The first of several forecasts, with a band from quantiles of the others, widened as calibrated."""
     low = high = None
     others = np.stack([motions.position[1:], motions.velocity[1:]], axis=1)
     # Samples whose forecasts diverge are left out: quantiles of them are not finite.
@@ -235,6 +237,7 @@ def _banded(motions: Motions, widening: float) -> BandedForecast:
         ends = [0.5 * (1 - COVERAGE), 0.5 * (1 + COVERAGE)]
         middle = np.stack([motions.position[0], motions.velocity[0]])
         edges = np.quantile(others, ends, axis=0, method="weibull")
-        low, high = middle + widening * (edges - middle)
+        added = np.reshape([widening[1], 0.0], (2, 1, 1, 1))  # a length, of positions alone
+        low, high = middle + np.sign(edges - middle) * np.hypot(widening[0] * (edges - middle), added)
     position, velocity, contact = (part[0] for part in motions)
     return BandedForecast(position, velocity, contact, low, high, len(others))

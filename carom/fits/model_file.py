@@ -34,7 +34,12 @@ MAXIMUM_SIZE, MAXIMUM_LENGTH, MAXIMUM_DEPTH = 100_000, 64, 4
 is constructed: a list of 100 000 layer sizes would take minutes and gigabytes."""
 MAXIMUM_SCENE = 2**20
 """Characters of the scene, as for system files."""
-ADDED = {"restitution.speeds": UNLIMITED, "stepper.length": 1.0, "stepper.speed": 1.0, "widening": 1.0}
+ADDED = {
+    "restitution.speeds": UNLIMITED,
+    "stepper.length": 1.0,
+    "stepper.speed": 1.0,
+    "widening": np.array([1.0, 0.0]),
+}
 """Tensors that older files do not have: the closing speeds that a law of restitution was learned from (up to
 0.11), the units of a stepper (up to 0.12), and the widening of bands (up to 0.14)."""
 MAXIMUM_SAMPLES = 10_000

@@ -50,8 +50,8 @@ class Mechanism(AbstractModel):
         scatter: standard deviations of the deviations of single impacts, one per kind; None where they were
             not estimated.
         deviations: of single impacts, to which steps refer by number; None for none.
-        widening: factor by which bands of forecasts are wider than those of posterior samples, so that they
-            hold although the model is not exact.
+        widening: by what bands of forecasts are wider than those of posterior samples, so that they hold
+            although the model is not exact: a factor, and a length that is added in squares.
 
     Example:
         >>> from carom.forces import UniformGravity
@@ -72,7 +72,7 @@ class Mechanism(AbstractModel):
     step_size: Scalar  # pyright: ignore[reportIncompatibleVariableOverride]
     scatter: Float[Values, "kinds"] | None = None
     deviations: ImpactDeviations | None = None
-    widening: Float[Values, ""] = eqx.field(default_factory=lambda: np.ones((), np.float32))
+    widening: Float[Values, "2"] = eqx.field(default_factory=lambda: np.array([1, 0], np.float32))
 
     @classmethod
     def of(
