@@ -130,10 +130,11 @@ def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     # Ablations and claims take as long as all else; without names they are run on request only.
     known = ALL if request.names or request.ablations else EXPERIMENTS
     protocols = PROTOCOLS if request.protocol == "all" else (request.protocol,)
-    trials = plan(find_names(request.names, known), protocols, request.seeds)
+    share = QUICK_SHARE if request.quick else 1.0
+    trials = plan(find_names(request.names, known), protocols, request.seeds, share=share)
     if not trials:
         raise InputError("These experiments are not run under this protocol; leave --protocol out.")
-    return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
+    return paper_tasks(trials, folder)
 
 
 def _draw_paper(results: Results, folder: Path, figures: Path, executor: AbstractExecutor) -> None:
