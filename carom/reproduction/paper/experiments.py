@@ -1,12 +1,11 @@
 """The paper's experiments as data: what is recorded, what is trained, and the number that was printed."""
 
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from carom import systems
 from carom.mechanics import Projection
+from carom.reproduction.experiment_file import read_experiments
 from carom.systems import AbstractBoxedBalls, AbstractSystem
 from carom.training import TrainingSettings
 from carom.types import State
@@ -191,33 +190,18 @@ class Experiment:
         return HYPERPARAMETERS[protocol][trained.kind].options | trained.options
 
 
-def _experiments() -> dict[str, Experiment]:
-    """All of experiments.toml, by name."""
-    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-    found: dict[str, Experiment] = {}
-    for name, table in _with_tuples(tomllib.loads(text)).items():
-        if "system" in table:
-            ((kind, values),) = table["system"].items()
-            table["system"] = getattr(systems, kind)(**values)
-        shared, models = table.pop("every", {}), table.pop("models", None)
-        if models is not None:
-            table["trained"] = {model: _trained(**(shared | special)) for model, special in models.items()}
-        like = table.pop("like", None)
-        found[name] = replace(found[like], **table) if like else Experiment(**table)
-    return found
+def _with_models(table: dict[str, Any]) -> dict[str, Any]:
+    """The models of a table of experiments.toml, each with what `every` model of it has."""
+    shared, models = table.pop("every", {}), table.pop("models", None)
+    if models is None:
+        return table
+    return table | {"trained": {model: _trained(**(shared | special)) for model, special in models.items()}}
 
 
 def _trained(paper: tuple[float, ...] | None = None, **special: Any) -> Trained:
     return Trained(paper=None if paper is None else PaperNumber(*paper), **special)
 
 
-def _with_tuples(value: Any) -> Any:
-    """Tables of a TOML file with tuples for its arrays."""
-    if isinstance(value, dict):
-        return {key: _with_tuples(part) for key, part in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
-
-
-ALL = _experiments()
+ALL = read_experiments(Path(__file__).with_suffix(".toml"), Experiment, _with_models)
 """The paper's experiments, then ablations and what the paper claims without numbers."""
 EXPERIMENTS = {name: one for name, one in ALL.items() if one.printed}
