@@ -20,7 +20,7 @@ from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, PROTOCOLS, REPORTED_SEED, Protocol
-from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.figures import write_figure
 from carom.reproduction.paper.run import paper_tasks, plan
 from carom.reproduction.paper.tables import fits_of, overview_table, paper_page
 from carom.reproduction.recipe.configuration import plan_grid
@@ -141,7 +141,7 @@ def _draw_paper(results: Results, folder: Path, figures: Path, executor: Abstrac
     fits = fits_of(results.rows).filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
     # Drawing takes as long as some trainings: pictures are shared out too.
     parts = fits.partition_by("experiment", "protocol")
-    run_tasks([Task(write_figures, (part, folder, figures)) for part in parts], executor=executor)
+    run_tasks([Task(write_figure, (part, folder, figures)) for part in parts], executor=executor)
     write_whole(figures.parent / "paper.md", paper_page(results))
 
 

@@ -244,7 +244,8 @@ def trials(damaged: str) -> Callable[[Path], list[bytes]]:
 
 
 def read_trials(folder: Path) -> None:
-    load_trials(fits_of(read_results(folder / "paper.json").rows), folder, "cradle", "text")
+    fits = fits_of(read_results(folder / "paper.json").rows)
+    load_trials(fits.filter(experiment="cradle", protocol="text"), folder)
 
 
 def task_result(folder: Path) -> list[bytes]:
