@@ -16,7 +16,7 @@ from carom.integrators import Detection
 from carom.reproduction.experiment_file import read_experiments
 from carom.reproduction.paper.data import HELD_OUT_STARTS, held_out_starts, published_motion
 from carom.reproduction.paper.experiments import EXPERIMENTS as PAPER_EXPERIMENTS
-from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle
+from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle
 from carom.training import TrainingSettings
 from carom.types import State, Trajectory
 
@@ -65,14 +65,6 @@ class Experiment:
             learn=self.learn,
             detection=self.detection,
         )
-
-    @property
-    def true_restitution(self) -> float | None:
-        """Where it is estimated."""
-        if "restitution" not in self.learn:
-            return None
-        assert isinstance(self.system, BouncingBall | BentBall)
-        return self.system.restitution
 
     def motion(self, system: AbstractSystem, start: State, steps: int | None = None) -> Trajectory:
         """The noise-free motion, of the length of the recording by default."""

@@ -36,7 +36,7 @@ def errors_table(rows: pl.DataFrame) -> Table:
             "mean ± s.e.": _ours(cell("paper_rmse", text.mean_text)),
             "median": _ours(cell("paper_rmse", text.median_text)),
             "oracle: mean": _oracle(cell("paper_rmse", text.average_text)),
-            "impacts: mistimed / missed / spurious of true": _ours(_impacts),
+            "impacts: mistimed / missed / spurious of true": _ours(text.impacts_text),
             "paper": lambda group: EXPERIMENTS[group["experiment"][0]].paper or MISSING,
         },
         caption=f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
@@ -46,9 +46,7 @@ def errors_table(rows: pl.DataFrame) -> Table:
 
 def restitution_table(rows: pl.DataFrame) -> Table:
     """Estimated restitutions: how near, how often inside their interval, how certain, how spread."""
-    truth = {
-        name: one.true_restitution for name, one in EXPERIMENTS.items() if one.true_restitution is not None
-    }
+    truth = {name: one.system.restitution for name, one in EXPERIMENTS.items() if "restitution" in one.learn}
     fits = wide(rows).filter(pl.col("model") == _OURS, pl.col("experiment").is_in(list(truth)))
     true = pl.col("experiment").replace_strict(truth, default=None, return_dtype=pl.Float64)
     fits = fits.with_columns(
@@ -176,17 +174,6 @@ LEARNING_TABLES: dict[str, Callable[[pl.DataFrame], Table]] = {
 def _entries(*keys: str) -> dict[str, Cell]:
     """What the rows of our model have for some keys."""
     return {key: _ours(lambda group, key=key: group[key][0]) for key in keys}
-
-
-def _impacts(group: pl.DataFrame) -> str:
-    if not len(text.measured(group, "impacts")):
-        return MISSING
-    mistimed, missed, spurious, true = _totals(group, "mistimed", "missed", "spurious", "impacts")
-    return f"{mistimed} / {missed} / {spurious} of {true}" if true != "0" else f"{spurious} spurious"
-
-
-def _totals(group: pl.DataFrame, *metrics: str) -> list[str]:
-    return [f"{group[metric].sum():.0f}" for metric in metrics]
 
 
 def _ratio_to(oracle: str) -> Cell:
