@@ -15,7 +15,6 @@ from carom.data.io.columns import standard_columns
 from carom.errors import InputError
 from carom.estimation import BandedForecast, forecast_from, forecast_runs
 from carom.models import AbstractModel
-from carom.models.base import HasSurfaces
 from carom.types import State
 
 NORMAL_BOUND = 1.645
@@ -175,15 +174,6 @@ def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recordin
             f"{scene.dimension}."
         )
     return recording
-
-
-def overlaps(model: AbstractModel, state: State) -> list[tuple[str, float]]:
-    """Contacts whose surfaces overlap in a state by more than rounding, in words, and their depths."""
-    surfaces = model.geometry if isinstance(model, HasSurfaces) else model.scene.geometry
-    gaps = np.asarray(surfaces.gap(jnp.asarray(state.position, jnp.float32)))
-    # States are in single precision.
-    tolerance = 1e-5 * float(np.abs(state.position).max())
-    return [(model.scene.contact_name(j), -float(gap)) for j, gap in enumerate(gaps) if gap < -tolerance]
 
 
 def _together(
