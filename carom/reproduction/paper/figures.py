@@ -14,7 +14,7 @@ from carom.plotting.style import figure_style, save_figure
 from carom.reproduction.paper import panels
 from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE, Experiment
 from carom.reproduction.paper.panels import Trials, load_trials
-from carom.systems import AbstractSystem, NewtonsCradle, Pendulum
+from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle
 
 Panel = Callable[[Axes], None]
 
@@ -63,18 +63,15 @@ def draw_experiment(trials: Trials, experiment: Experiment, protocol: str) -> Fi
 
 def _panels(group: Trials, system: AbstractSystem) -> list[Panel]:
     """The four panels that differ between systems."""
-    names = panels.names_of(system)
+    names = panels.HEIGHT if isinstance(system, BouncingBall) else panels.ANGLE
     phase = partial(panels.draw_phase, group=group, names=names)
-    energy = partial(panels.draw_energy, group=group, system=system, error=False)
     position = partial(panels.draw_position, group=group, names=names)
     slope = partial(panels.draw_slope, group=group, names=names)
-    first = partial(phase, body=0, title="phase portrait")
-    if isinstance(system, Pendulum):
-        return [first, energy, partial(energy, error=True), slope]
     if isinstance(system, NewtonsCradle):
         balls = [partial(phase, body=ball, title=f"phase portrait of ball {ball + 1}") for ball in (0, 1)]
         return [*balls, position, slope]
-    return [first, position, energy, slope]
+    energy = partial(panels.draw_energy, group=group, system=system)
+    return [partial(phase, body=0, title="phase portrait"), position, energy, slope]
 
 
 def _contact_panels(figure: Figure, place: SubplotSpec, group: Trials) -> None:

@@ -19,7 +19,7 @@ from carom.plotting.style import DATA, LINES, line, marked_line
 from carom.reproduction.paper.experiments import ORACLE, PaperNumber
 from carom.reproduction.paper.run import trial_stem
 from carom.storage.result_file import read_arrays
-from carom.systems import AbstractSystem, BouncingBall
+from carom.systems import AbstractSystem
 from carom.types import Trajectory
 
 Samples = Float[np.ndarray, "samples"]
@@ -80,18 +80,15 @@ def load_trials(fits: pl.DataFrame, folder: Path) -> Trials:
 
 
 class Names(NamedTuple):
-    """What the axes of a system are called."""
+    """What the axes of a system are called: heights of the ball, angles of whatever swings."""
 
     position: str
     velocity: str
     slope: str
 
 
-def names_of(system: AbstractSystem) -> Names:
-    """Axis labels with units: heights for the ball, angles for whatever swings."""
-    if isinstance(system, BouncingBall):
-        return Names("height / m", "velocity / (m/s)", "∂U/∂q / N")
-    return Names("angle / rad", "angular velocity / (rad/s)", "∂U/∂q / (N m)")
+HEIGHT = Names("height / m", "velocity / (m/s)", "∂U/∂q / N")
+ANGLE = Names("angle / rad", "angular velocity / (rad/s)", "∂U/∂q / (N m)")
 
 
 def draw_phase(axes: Axes, group: Trials, names: Names, *, body: int, title: str) -> None:
@@ -126,22 +123,18 @@ def draw_position(axes: Axes, group: Trials, names: Names) -> None:
     axes.set(xlabel="time / s", ylabel=names.position, title=f"position{which} over time", ylim=limits)
 
 
-def draw_energy(axes: Axes, group: Trials, system: AbstractSystem, *, error: bool) -> None:
-    """Energy over time, or its difference from the true motion's."""
+def draw_energy(axes: Axes, group: Trials, system: AbstractSystem) -> None:
+    """Energy over time."""
     arrays = _first(group)
     time = arrays["time"]
     true = _energies(system, time, arrays["truth_position"], arrays["truth_velocity"])
-    reference = true if error else np.zeros_like(true)
-    curves = {name: _energies(system, time, *trial.forecast) - reference for name, trial in group.items()}
+    curves = {name: _energies(system, time, *trial.forecast) for name, trial in group.items()}
     # A model that gains energy without end must not squeeze the others: twice the true range is shown.
-    top = float(true.max())
-    allowed = (-top, top) if error else (0.0, 2 * top)
-    limits = _limits([np.clip(values, *allowed) for values in [true - reference, *curves.values()]], 0.1)
-    axes.plot(time, true - reference, **line("truth"))
+    limits = _limits([np.clip(values, 0.0, 2 * true.max()) for values in (true, *curves.values())], 0.1)
+    axes.plot(time, true, **line("truth"))
     for name, values in curves.items():
         _draw_curve(axes, group[name], time, _inside(values, limits))
-    label, title = ("forecast − truth / J", "energy error") if error else ("energy / J", "energy over time")
-    axes.set(xlabel="time / s", ylabel=label, title=title, ylim=limits)
+    axes.set(xlabel="time / s", ylabel="energy / J", title="energy over time", ylim=limits)
 
 
 def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
@@ -239,7 +232,9 @@ def _error_range(trials: Trials) -> tuple[float, float]:
 def _draw_curve(axes: Axes, trial: FinishedTrial, horizontal: Samples, vertical: Samples) -> None:
     """A model's curve; without markers where it diverged at once, so that they cannot be spread."""
     drawn = np.any(np.isfinite(horizontal) & np.isfinite(vertical))
-    axes.plot(horizontal, vertical, **(marked_line if drawn else line)(trial.model) | {"label": trial.label})
+    style = marked_line(trial.model) if drawn else line(trial.model)
+    style["label"] = trial.label
+    axes.plot(horizontal, vertical, **style)
 
 
 def _first(group: Trials) -> Mapping[str, np.ndarray]:
