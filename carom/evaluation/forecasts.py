@@ -75,10 +75,13 @@ def forecast_held_out(
     histories, times = [part.history for part in parts], [part.future.time for part in parts]
     found = forecast_runs(model, histories, times, samples=samples, noise=noise, seed=seed)
     sigma = float("nan") if noise is None else noise[0]
-    bands = [[None if edge is None else edge[0] for edge in (one.low, one.high)] for one in found]
+
+    def of_positions(edge: np.ndarray | None) -> np.ndarray | None:
+        return None if edge is None else edge[0]
+
     return tuple(
-        HeldOutForecast(part, one.position, *band, sigma)
-        for part, one, band in zip(parts, found, bands, strict=True)
+        HeldOutForecast(part, one.position, of_positions(one.low), of_positions(one.high), sigma)
+        for part, one in zip(parts, found, strict=True)
     )
 
 
