@@ -180,16 +180,21 @@ def _information_criterion(fit: Fit) -> float:
 
 def _terms(law: AbstractRestitution) -> Array:
     """What is learned of a law, whose other arrays say where it holds."""
+    return getattr(law, _name_of_terms(law))
+
+
+def _name_of_terms(law: AbstractRestitution) -> str:
     ((path, _),) = parameters_of(law)
-    return getattr(law, str(path[-1]))
+    return str(path[-1])
 
 
 def _central_law(fit: Fit) -> AbstractRestitution:
     """The law about which runs scatter, where the model of the fit has that of the median run."""
     # The first parameter of that name is the level of the law.
     level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
-    terms = _terms(fit.model.restitution)
-    return eqx.tree_at(_terms, fit.model.restitution, terms.at[(0,) * terms.ndim].set(level))
+    law, name = fit.model.restitution, _name_of_terms(fit.model.restitution)
+    terms = jnp.asarray(_terms(law))
+    return eqx.tree_at(lambda law: getattr(law, name), law, terms.at[(0,) * terms.ndim].set(level))
 
 
 def _mass_ratio(model: Mechanism) -> float:
