@@ -12,11 +12,6 @@ from carom.types import State
 
 Protocol = Literal["text", "text-pieces", "published"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
-DATA: dict[Protocol, str] = {
-    "text": "independent trajectories of 10 points, each from a start of its own",
-    "text-pieces": "trajectories of 10 points, cut one after another from one run",
-    "published": "one run in overlapping windows of 11 samples; the last window is not used",
-}
 POINTS = 10
 """Points per trajectory of the text: a start state and nine targets."""
 NO_TOUCH_KIND = "cd-lagrange-no-touch"
@@ -44,40 +39,31 @@ class Hyperparameters:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-_TEXT = TrainingSettings(
-    horizon=POINTS - 1,
-    stride=POINTS,
-    batch_size=32,
-    learning_rate=1e-3,
-    schedule="constant",
-    reduction="mean",
-    contact_inputs="observed",
-)
-_PUBLISHED = replace(
-    _TEXT, horizon=10, stride=1, learning_rate=1e-2, reduction="sum", contact_inputs="predicted"
-)
-# The strength of ℓ² goes with a sum over the horizon; this share keeps its weight beside an average.
-_MEAN = 1 / (POINTS - 1)
-_TANH, _SOFTPLUS = {"activation": "tanh"}, {"activation": "softplus"}
-_AUTHORS = _SOFTPLUS | {"damping_form": "triangular", "project_predicted": True}
-_BY_TEXT = {
-    "cd-lagrange": Hyperparameters(_TEXT, _MEAN, "touch", _TANH),
-    NO_TOUCH_KIND: Hyperparameters(replace(_TEXT, touch="none"), _MEAN, "own signal", _TANH),
-    "vin": Hyperparameters(_TEXT, _MEAN, "none", _TANH),
-    "resnet": Hyperparameters(_TEXT, options=_TANH),
-    "contact-resnet": Hyperparameters(_TEXT, 0.0, "touch", _TANH),
-}
-HYPERPARAMETERS: dict[Protocol, dict[str, Hyperparameters]] = {
-    "text": _BY_TEXT,
-    "text-pieces": _BY_TEXT,
-    "published": {
-        "cd-lagrange": Hyperparameters(_PUBLISHED, 1.0, "touch", _AUTHORS),
-        NO_TOUCH_KIND: Hyperparameters(_PUBLISHED, 1.0, "identically 0", _AUTHORS),
-        "vin": Hyperparameters(_PUBLISHED, options=_SOFTPLUS),
-        "resnet": Hyperparameters(_PUBLISHED, options=_SOFTPLUS),
-        "contact-resnet": Hyperparameters(_PUBLISHED, 0.0, "touch", _SOFTPLUS),
-    },
-}
+@dataclass(frozen=True)
+class ProtocolSettings:
+    """What is recorded under a protocol, and the hyperparameters of every kind of model."""
+
+    data: str
+    models: dict[str, Hyperparameters]
+
+
+def _with_training(table: dict[str, Any]) -> dict[str, Any]:
+    """The models of a table of protocols.toml, each with the training of the protocol."""
+    if "training" not in table:
+        return table
+    training = TrainingSettings(**table.pop("training"))
+    models = {
+        kind: Hyperparameters(
+            replace(training, touch="none") if row.get("contacts") == "own signal" else training, **row
+        )
+        for kind, row in table["models"].items()
+    }
+    return table | {"models": models}
+
+
+_SETTINGS = read_experiments(Path(__file__).with_name("protocols.toml"), ProtocolSettings, _with_training)
+DATA = {protocol: _SETTINGS[protocol].data for protocol in PROTOCOLS}
+HYPERPARAMETERS = {protocol: _SETTINGS[protocol].models for protocol in PROTOCOLS}
 
 
 class PaperNumber(NamedTuple):
