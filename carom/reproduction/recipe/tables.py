@@ -197,7 +197,8 @@ def _deviation(values: pl.Series) -> str:
     return number(float(np.std(values.to_numpy(), ddof=1))) if len(values) > 1 else MISSING
 
 
-COLUMNS = 4
+COLUMNS, COLORS = 4, "cividis"
+"""Colours that serve the colour-blind and are darker throughout where errors are lower: they print in grey."""
 LEAST, GREATEST = 1e-3, 10.0
 """Errors beyond these have the same colour; the printed numbers tell them apart."""
 
@@ -221,14 +222,15 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
     panels = figure.subplots(blocks, columns, squeeze=False)
     for axes in panels.flat[len(learners) :]:
         axes.set_axis_off()
-    # Cividis serves the colour-blind and is darker throughout where it is lower, so that it prints in grey.
-    colors = ScalarMappable(LogNorm(LEAST, GREATEST), "cividis")
+    norm = LogNorm(LEAST, GREATEST)
     for axes, chosen in zip(panels.flat, learners, strict=False):
-        _draw_map(axes, chosen, colors)
+        _draw_map(axes, chosen, norm)
         axes.set(title=LEARNERS[chosen["model"][0]].title, xlabel="recorded bounces")
     for axes in panels[:, 0]:
         axes.set_ylabel("noise σ / m and m/s")
-    bar = figure.colorbar(colors, ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40)
+    bar = figure.colorbar(
+        ScalarMappable(norm, COLORS), ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40
+    )
     bar.set_label("error (paper's RMSE), median of seeds")
     figure.suptitle(
         f"Bouncing ball: forecasts of {FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to "
@@ -239,7 +241,7 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
     return figure
 
 
-def _draw_map(axes: Axes, trials: pl.DataFrame, colors: ScalarMappable) -> None:
+def _draw_map(axes: Axes, trials: pl.DataFrame, norm: LogNorm) -> None:
     """Bounces to the right, noise upwards."""
     noises, bounces = (trials[key].unique().sort().to_list() for key in ("noise", "bounces"))
     picture = np.full((len(noises), len(bounces)), np.nan)
@@ -248,10 +250,10 @@ def _draw_map(axes: Axes, trials: pl.DataFrame, colors: ScalarMappable) -> None:
         # A logarithmic scale has no place for 0 nor for infinity.
         picture[row, column] = shown = np.clip(error, 1e-9, 1e9)
         # The upper half of the scale can be read in black.
-        ink = "white" if colors.norm(shown) < 0.5 else "black"
+        ink = "white" if norm(shown) < 0.5 else "black"
         words = f"{_error_text(error)}\n({wrong})"
         axes.text(column, row, words, ha="center", va="center", fontsize=7.5, color=ink)
-    axes.imshow(picture, norm=colors.norm, cmap=colors.cmap, origin="lower", aspect="auto")
+    axes.imshow(picture, norm=norm, cmap=COLORS, origin="lower", aspect="auto")
     axes.set_xticks(range(len(bounces)), [str(count) for count in bounces])
     axes.set_yticks(range(len(noises)), [f"{noise:g}" for noise in noises])
     axes.tick_params(length=0)
