@@ -198,7 +198,7 @@ def _deviation(values: pl.Series) -> str:
 
 
 COLUMNS, COLORS = 4, "cividis"
-"""Colours that serve the colour-blind and are darker throughout where errors are lower: they print in grey."""
+"""Colours that serve the colour-blind and are darker where errors are lower: they print in grey."""
 LEAST, GREATEST = 1e-3, 10.0
 """Errors beyond these have the same colour; the printed numbers tell them apart."""
 
