@@ -7,107 +7,65 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+import polars as pl
 
-from carom.bench.cases import (
-    FIT_CASES,
-    MODEL_CASES,
-    NAMES,
-    PUBLISHED_EPOCHS,
-    PUBLISHED_FIT_CPU_SECONDS,
-)
+from carom.bench.cases import FIT_CASES, MODEL_CASES, NAMES, PUBLISHED_FIT_CPU_SECONDS
 from carom.digits import MISSING
 from carom.errors import InputError, find_names
-from carom.evaluation.tables import Table, table_of
-from carom.storage.fingerprint import source_hash
-from carom.storage.input_file import complaint, require_file
-from carom.version import __version__
+from carom.evaluation.results import Results, read_results, tidy_rows, wide, write_results
+from carom.evaluation.tables import Cell, Table, arrange, cell, tabulate
+from carom.storage.input_file import complaint
 
-MAXIMUM_BYTES = 2**22
-
-Document = dict[str, Any]
-
-
-@dataclass
-class _Row:
-    case: str
-    figures: dict[str, float]
-
-
-@dataclass
-class _Stored:
-    """What a comparison reads of a stored run."""
-
-    kind: Literal["carom bench"]
-    schema: Literal[1]
-    quick: bool
-    machine: dict[str, Any]
-    versions: dict[str, str]
-    rows: list[_Row]
+COMMAND = "carom bench"
 
 
 def run_bench(
-    names: Sequence[str] = (), *, quick: bool = False, progress: Callable[[float], None] | None = None
-) -> Document:
+    names: Sequence[str] = (),
+    *,
+    out: Path | None = None,
+    quick: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Results:
     """Measure the cases whose names begin with one of `names`, all where none is given.
 
     Arguments:
         names: of cases.
+        out: a file for the results.
         quick: do much less work, to see that everything runs; the numbers mean little.
         progress: called with the fraction of cases done.
     """
     cases = find_names(names, NAMES, kind="case")
     rows, device = [], ""
     for done, case in enumerate(cases):
-        row, device = _measure(case, quick=quick)
-        rows.append(row)
+        figures, device = _measure(case, quick=quick)
+        rows += tidy_rows({"experiment": case}, figures)
         if progress is not None:
             progress((done + 1) / len(cases))
     options = [*(["--quick"] if quick else []), *(["--only", *names] if names else [])]
-    # Speed depends on these as much as on our own code.
-    libraries = {name: version(name) for name in ("jax", "jaxlib")}
-    return {
-        "kind": "carom bench",
-        "schema": 1,
-        "command": " ".join(["carom bench", *options]),
-        "quick": quick,
-        "machine": {"processor": _processor(), "cores": os.cpu_count(), "device": device},
-        "versions": {"carom": __version__, "python": platform.python_version(), **libraries},
-        "source": source_hash(),
-        "rows": rows,
-    }
+    machine = f"{_processor()}, {os.cpu_count()} cores, {device}"
+    return write_results(out, rows, command=" ".join([COMMAND, *options]), machine=machine)
 
 
 def _measure(case: str, *, quick: bool) -> tuple[dict[str, Any], str]:
-    """The row of one case, and the device that it ran on."""
+    """The figures of one case, and the device that it ran on."""
     with tempfile.TemporaryDirectory(prefix="carom-bench-") as cache:
         cold, cold_seconds = _process(case, quick=quick, cache=cache)
         warm, warm_seconds = _process(case, quick=quick, cache=cache)
     # The second process finds its programs compiled: it measures what users see every day.
     figures = dict(warm["figures"])
     for name, value in cold["figures"].items():
-        if name.endswith("compile_seconds"):
-            figures[f"cold_{name}"] = value
-            figures[f"warm_{name}"] = figures.pop(name)
-        elif "per_second" in name or "per_cpu_second" in name:
+        if name == "compile_seconds":
+            figures |= {"cold_compile_seconds": value, "warm_compile_seconds": figures.pop(name)}
+        elif name.endswith("_second"):
             figures[name] = max(figures[name], value)  # the less disturbed of the two
     if case in FIT_CASES:
-        figures |= {
-            "cold_wall_seconds": cold_seconds,
-            "cold_cpu_seconds": cold["cpu_seconds"],
-            "wall_seconds": warm_seconds,
-            "cpu_seconds": warm["cpu_seconds"],
-        }
-        return {"case": case, "title": FIT_CASES[case], "figures": figures}, warm["device"]
-    row = {"case": case, "title": MODEL_CASES[case].title, "figures": figures}
-    reference = MODEL_CASES[case].reference
-    return row | ({"reference": list(reference)} if reference else {}), warm["device"]
+        figures |= {"cold_wall_seconds": cold_seconds, "cold_cpu_seconds": cold["cpu_seconds"]}
+        figures |= {"wall_seconds": warm_seconds, "cpu_seconds": warm["cpu_seconds"]}
+    return figures, warm["device"]
 
 
 def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], float]:
@@ -125,56 +83,44 @@ def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], flo
     return json.loads(done.stdout.splitlines()[-1]), seconds
 
 
-def read_bench(path: Path) -> Document:
+def read_bench(path: Path) -> Results:
     """Read a file that `carom bench --out` wrote; anything else is an `InputError`."""
-    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="stored run of carom bench")
-    try:
-        content = path.read_bytes()
-        TypeAdapter(_Stored).validate_json(content)
-        return json.loads(content)  # with what comparisons do not read
-    except (OSError, ValidationError):
-        problem = "this is not what `carom bench` writes, or of another version"
-        raise complaint(path, f"{problem}; make one with `carom bench --out`") from None
+    results = read_results(path)
+    header = results.header
+    if not str(header.get("command")).startswith(COMMAND) or not isinstance(header.get("versions"), dict):
+        raise complaint(path, "these are results of another command; make some with `carom bench --out`")
+    return results
 
 
-def compare(document: Document, stored: Document) -> dict[str, Any]:
-    """Ratios by case and figure, greater than 1 where `document` is better, and differences in words.
+def compare(now: Results, before: Results) -> tuple[pl.DataFrame, list[str]]:
+    """Ratios by case and figure, greater than 1 where `now` is better; and other differences, in words.
 
     Example:
-        >>> row = {"case": "a", "figures": {"steps_per_second": 6.0, "error": 0.1}}
-        >>> older = {"case": "a", "figures": {"steps_per_second": 3.0, "error": 0.3}}
-        >>> base = {"machine": {}, "versions": {}, "quick": False}
-        >>> compare({**base, "rows": [row]}, {**base, "rows": [older]})["ratios"]["a"]["steps_per_second"]
-        2.0
+        >>> row = {"experiment": "a", "metric": "steps_per_second"}
+        >>> now, before = (Results(pl.DataFrame([row | {"value": v}]), {"command": ""}) for v in (6.0, 3.0))
+        >>> compare(now, before)[0].rows()
+        [('a', 'steps_per_second', 2.0)]
     """
-    # By name, not by place: the two runs may have measured different cases.
-    earlier = {row["case"]: row["figures"] for row in stored["rows"]}
-    ratios: dict[str, dict[str, float]] = {}
-    for row in document["rows"]:
-        before = earlier.get(row["case"], {})
-        for name, value in row["figures"].items():
-            ratio = _improvement(name, value, before.get(name, 0.0))
-            if ratio is not None:
-                ratios.setdefault(row["case"], {})[name] = ratio
-    differences = []
-    for part in ("machine", "versions"):
-        for name in sorted({*document[part], *stored[part]}):
-            now, then = document[part].get(name), stored[part].get(name)
-            if now != then:
-                differences.append(f"{name}: {then or 'none'} then, {now or 'none'} now")
-    if document["quick"] != stored["quick"]:
+    keys, value, earlier = ["experiment", "metric"], pl.col("value"), pl.col("value_right")
+    # Rates and costs; other figures are neither better nor worse.
+    rate, cost = (pl.col("metric").str.contains(end) for end in ("_second$", "(seconds|bytes|error)$"))
+    ratios = (
+        # A ratio to nothing says nothing.
+        now.rows.join(before.rows.filter(value > 0), on=keys, maintain_order="left")
+        .filter(value > 0, rate | cost)
+        .select(*keys, ratio=pl.when(rate).then(value / earlier).otherwise(earlier / value))
+    )
+    there, here = (
+        {**one.header.get("versions", {}), "machine": one.header.get("machine")} for one in (before, now)
+    )
+    differences = [
+        f"{name}: {there.get(name, 'none')} then, {here.get(name, 'none')} now"
+        for name in sorted({*here, *there})
+        if here.get(name) != there.get(name)
+    ]
+    if ("--quick" in now.header["command"]) != ("--quick" in before.header["command"]):
         differences.append("one of the two was made with --quick")
-    return {"ratios": ratios, "differences": differences}
-
-
-def _improvement(name: str, value: float, before: float) -> float | None:
-    """How many times better a figure is; None where it is not measured or neither a rate nor a cost."""
-    # A ratio to nothing says nothing.
-    if value <= 0 or before <= 0:
-        return None
-    if name.endswith(("per_second", "per_cpu_second")):
-        return value / before
-    return before / value if name.endswith(("seconds", "bytes", "error")) else None
+    return ratios, differences
 
 
 def _processor() -> str:
@@ -187,63 +133,53 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def model_table(document: Document) -> Table:
+def model_table(rows: pl.DataFrame) -> Table:
     """Training and forecasts of every model."""
-    lines = []
-    for row in _of(document, MODEL_CASES):
-        figures, reference = row["figures"], row.get("reference")
-        rate, memory = (figures.get(name) for name in ("training_steps_per_cpu_second", "peak_memory_bytes"))
-        # Of training and forecasts together.
-        cold, warm = (
-            sum(value for name, value in figures.items() if name.startswith(state) and "compile" in name)
-            for state in ("cold", "warm")
-        )
-        lines.append(
-            {
-                "case": row["title"],
-                # Per second of CPU time: wall time depends on how many cores are free.
-                "training steps per CPU-second": MISSING if rate is None else f"{rate:.0f}",
-                "published code": "–".join(map(str, dict.fromkeys(reference))) if reference else MISSING,
-                "forecast steps per second, one": _rate(figures["forecast_one_steps_per_second"]),
-                "many": _rate(figures["forecast_many_steps_per_second"]),
-                "compiled in s, cold": f"{cold:.1f}",
-                "warm": f"{warm:.1f}",
-                "memory / MB": MISSING if memory is None else f"{memory / 1e6:.0f}",
-            }
-        )
-    return table_of("", lines)
+    return _table(
+        rows,
+        {name: case.title for name, case in MODEL_CASES.items()},
+        {
+            # Per second of CPU time: wall time depends on how many cores are free.
+            "training steps per CPU-second": cell("training_steps_per_cpu_second", lambda x: f"{x[0]:.0f}"),
+            "published code": lambda group: MODEL_CASES[group["experiment"][0]].published or MISSING,
+            "forecast steps per second, one": cell("forecast_one_steps_per_second", _rate),
+            "many": cell("forecast_many_steps_per_second", _rate),
+            "compiled in s, cold": cell("cold_compile_seconds", _seconds),
+            "warm": cell("warm_compile_seconds", _seconds),
+            "memory / MB": cell("peak_memory_bytes", lambda x: f"{x[0] / 1e6:.0f}"),
+        },
+    )
 
 
-def fit_table(document: Document) -> Table:
+def fit_table(rows: pl.DataFrame) -> Table:
     """Fits of the ball from the start of a process."""
-    lines = []
-    for row in _of(document, FIT_CASES):
-        figures = row["figures"]
-        # Fewer epochs are compared with the published code's time for as many; the recipe carom has none, and
-        # is compared with the whole published training.
-        epochs = figures.get("epochs", PUBLISHED_EPOCHS)
-        reference = PUBLISHED_FIT_CPU_SECONDS * epochs / PUBLISHED_EPOCHS
-        lines.append(
-            {
-                "case": f"{row['title']}, {epochs:.0f} epochs" if "epochs" in figures else row["title"],
-                "error": f"{figures['error']:.3f}",
-                "wall s": f"{figures['wall_seconds']:.1f}",
-                "CPU s": f"{figures['cpu_seconds']:.1f}",
-                "published CPU s": f"{reference:.0f}",
-                "wall s, cold": f"{figures['cold_wall_seconds']:.1f}",
-                "CPU s, cold": f"{figures['cold_cpu_seconds']:.1f}",
-            }
-        )
-    return table_of("", lines)
+    return _table(
+        rows,
+        FIT_CASES,
+        {
+            "error": cell("error", lambda x: f"{x[0]:.3f}"),
+            "wall s": cell("wall_seconds", _seconds),
+            "CPU s": cell("cpu_seconds", _seconds),
+            "published CPU s": lambda group: str(PUBLISHED_FIT_CPU_SECONDS),
+            "wall s, cold": cell("cold_wall_seconds", _seconds),
+            "CPU s, cold": cell("cold_cpu_seconds", _seconds),
+        },
+    )
 
 
-def _of(document: Document, cases: Iterable[str]) -> list[dict[str, Any]]:
-    """The rows of some cases."""
-    return [row for row in document["rows"] if row["case"] in cases]
+def _table(rows: pl.DataFrame, titles: Mapping[str, str], columns: Mapping[str, Cell]) -> Table:
+    """The rows of some cases in the order of their titles."""
+    chosen = arrange(wide(rows.filter(pl.col("experiment").is_in(list(titles)))), experiment=titles)
+    return tabulate(chosen, {"experiment": "case"}, columns, caption="", labels={"experiment": titles})
 
 
-def _rate(value: float) -> str:
-    return f"{value / 1e6:.2f} million" if value >= 1e6 else f"{value / 1e3:.0f} thousand"
+def _seconds(values: pl.Series) -> str:
+    return f"{values[0]:.1f}"
+
+
+def _rate(values: pl.Series) -> str:
+    rate = values[0]
+    return f"{rate / 1e6:.2f} million" if rate >= 1e6 else f"{rate / 1e3:.0f} thousand"
 
 
 BENCH_TABLES = {"speed": model_table, "speed-fits": fit_table}

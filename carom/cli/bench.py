@@ -1,8 +1,7 @@
 """`carom bench`: how fast Carom is on this machine."""
 
-import json as json_format
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -11,7 +10,6 @@ from carom.bench.run import compare, fit_table, model_table, read_bench, run_ben
 from carom.cli.arguments import require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import find_names, require_seed
-from carom.storage.atomic import write_whole
 
 
 def bench(
@@ -47,33 +45,27 @@ def bench(
     if out is not None:
         require_output(out, overwrite=overwrite)
     with progress("measuring") as report:
-        document = run_bench(only, quick=quick, progress=report)
-    if stored is not None:
-        document["against"] = {"file": str(against), **compare(document, stored)}
-    if out is not None:
-        write_whole(out, json_format.dumps(document, indent=1) + "\n")
+        results = run_bench(only, out=out, quick=quick, progress=report)
+    ratios, differences = (None, []) if stored is None else compare(results, stored)
     if json:
+        document = results.header | {"rows": results.rows.select("experiment", "metric", "value").to_dicts()}
+        if ratios is not None:
+            document["against"] = {
+                "file": str(against),
+                "ratios": ratios.to_dicts(),
+                "differences": differences,
+            }
         print_json(document)
         return
-    _print_tables(document)
-    if out is not None:
-        print(f"Every number is in {out}.")
-
-
-def _print_tables(document: dict[str, Any]) -> None:
     for title, table in (
-        ("Models: training by the paper's recipe and forecasts", model_table(document)),
-        ("Fits of the ball from the start of a process, cache warm", fit_table(document)),
+        ("Models: training by the paper's recipe and forecasts", model_table(results.rows)),
+        ("Fits of the ball from the start of a process, cache warm", fit_table(results.rows)),
     ):
         if table.rows:
             print_table(title, table.header, table.rows)
-    if "against" in document:
-        against = document["against"]
-        rows = [
-            (case, name, ratio)
-            for case, ratios in against["ratios"].items()
-            for name, ratio in ratios.items()
-        ]
-        print_table(f"Times better than {against['file']}", ("case", "figure", "ratio"), rows)
-        if against["differences"]:
-            print(f"The two runs differ in more than time: {'; '.join(against['differences'])}.")
+    if ratios is not None:
+        print_table(f"Times better than {against}", ("case", "figure", "ratio"), ratios.rows())
+    if differences:
+        print(f"The two runs differ in more than time: {'; '.join(differences)}.")
+    if out is not None:
+        print(f"Every number is in {out}.")

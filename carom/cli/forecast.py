@@ -9,9 +9,8 @@ from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, stat
 from carom.cli.output import print_json
 from carom.data import write_recording
 from carom.errors import InputError, require_range, require_seed
-from carom.evaluation.forecasts import forecast_ends, forecast_states, overlaps, read_past
+from carom.evaluation.forecasts import forecast_ends, forecast_states, read_past
 from carom.fits import load_fit_directory, load_fitted_model, noise_from_notes
-from carom.types import State
 
 
 def forecast(
@@ -60,7 +59,6 @@ def forecast(
     saved = load_fit_directory(fit) if end or fit.is_dir() else None
     model, notes = (saved.model, saved.notes) if saved else load_fitted_model(fit)
     posterior = saved.posterior if saved else None
-    states: list[State] = []
     if end or recording is not None:
         past = saved.recording if recording is None else read_past(recording, system, model)  # pyright: ignore
         # Another recording may come from another sensor; its noise is estimated anew.
@@ -84,8 +82,5 @@ def forecast(
         values = {"forecast": str(out), "steps": steps, "touching_samples": touching, "members": members}
         print_json(values | ({"runs": runs} if runs > 1 else {}))
         return
-    for number, state in enumerate(states, start=1):
-        for contact, depth in overlaps(model, state):
-            print(f"Note: start {number} overlaps the surface {contact} by {depth:.3g}.")
     band = f"90 % band from {members} models" if members > 1 else "no band, as the fit has a single model"
     print(f"{out}: {steps} steps of {model.step_size:g} s; {touching} samples in contact; {band}.")

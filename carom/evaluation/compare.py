@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from carom.data import Recording, Split, hold_out
-from carom.digits import MISSING, finite, number
+from carom.digits import MISSING, counted, finite, number
 from carom.errors import InputError
 from carom.estimation import Settings, fit_recording
 from carom.evaluation.forecasts import forecast_held_out, held_out_error
@@ -76,11 +76,10 @@ def rank_models(
     # Errors on the data of the fit would favour the model with the most weights.
     if not split.held_out:
         raise InputError("A comparison needs something held out; choose a share greater than 0.")
-    names = (CAROM, *PAPER_MODELS)
     found = []
-    for done, name in enumerate(names):
+    for name in (CAROM, *PAPER_MODELS):
         if progress is not None:
-            progress(done / len(names))
+            progress(len(found) / (1 + len(PAPER_MODELS)))
         try:
             if name == CAROM:
                 fit = fit_recording(split.training, ours, seed=seed, checkpoints=checkpoints)
@@ -100,11 +99,9 @@ def rank_models(
             found.append(Ranked(name, None, seconds=fit.seconds, reason="The fit failed."))
             continue
         parts = forecast_held_out(fit.model, split.held_out, noise=noise, seed=seed)
-        errors = tuple(held_out_error((part,)) for part in parts)
-        error = held_out_error(parts)
-        if not np.isfinite(error):
-            # More important than what the fit says of itself.
-            reason = "A forecast diverged."
+        error, errors = held_out_error(parts), tuple(held_out_error((part,)) for part in parts)
+        # More important than what the fit says of itself.
+        reason = reason if np.isfinite(error) else "A forecast diverged."
         found.append(Ranked(name, error, errors, fit.seconds, reason))
     rival = fit_rival(split.training, split.held_out)
     if rival is not None:
@@ -120,8 +117,8 @@ def ranking_table(ranked: Sequence[Ranked], split: Split) -> Table:
         if row.error is not None:
             shown = number(row.error), number(float(np.median(row.errors)))
         rows.append((row.model, *shown, MISSING if row.seconds is None else f"{row.seconds:.1f}"))
-    samples, runs = sum(len(part.future) for part in split.held_out), len(split.held_out)
-    caption = f"Forecasts of {samples} held-out samples in {runs} {'run' if runs == 1 else 'runs'}"
+    samples = sum(len(part.future) for part in split.held_out)
+    caption = f"Forecasts of {samples} held-out samples in {counted(len(split.held_out), 'run')}"
     return Table(caption, ("model", "error of a position", "median over runs", "seconds"), tuple(rows))
 
 

@@ -1,6 +1,6 @@
 """Forecasts of a fit: of what was held out of it, with their errors, and of what nobody has measured yet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,6 @@ from carom.errors import InputError
 from carom.estimation import BandedForecast, forecast_from, forecast_runs
 from carom.estimation.forecast import NORMAL_BOUND
 from carom.models import AbstractModel
-from carom.models.base import HasSurfaces
 from carom.types import State
 
 
@@ -28,7 +27,6 @@ class HeldOutForecast(NamedTuple):
         position: the model's forecast.
         low, high: the 90 % credible band; None without posterior samples.
         noise: standard deviation of the measured positions; NaN where it is not known.
-        members: number of posterior samples.
     """
 
     part: HeldOut
@@ -36,7 +34,6 @@ class HeldOutForecast(NamedTuple):
     low: Float[np.ndarray, "samples bodies dimension"] | None
     high: Float[np.ndarray, "samples bodies dimension"] | None
     noise: float
-    members: int
 
     @property
     def squares(self) -> Float[np.ndarray, "samples bodies dimension"]:
@@ -65,43 +62,29 @@ def forecast_held_out(
     samples: AbstractModel | None = None,
     noise: tuple[float, float] | None = None,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
 ) -> tuple[HeldOutForecast, ...]:
     """Forecast held-out stretches from the ends of their histories, at the instants of their samples.
 
     Arguments:
         model: the fitted model.
         parts: the stretches and their histories.
-        samples, noise, seed, progress: as in `carom.estimation.forecast_runs`.
+        samples, noise, seed: as in `carom.estimation.forecast_runs`.
     """
-    found = forecast_runs(
-        model,
-        [part.history for part in parts],
-        [part.future.time for part in parts],
-        samples=samples,
-        noise=noise,
-        seed=seed,
-        progress=progress,
-    )
+    histories, times = [part.history for part in parts], [part.future.time for part in parts]
+    found = forecast_runs(model, histories, times, samples=samples, noise=noise, seed=seed)
     sigma = float("nan") if noise is None else noise[0]
+
+    def of_positions(edge: np.ndarray | None) -> np.ndarray | None:
+        return None if edge is None else edge[0]
+
     return tuple(
-        HeldOutForecast(
-            part,
-            one.position,
-            None if one.low is None else one.low[0],
-            None if one.high is None else one.high[0],
-            sigma,
-            one.members,
-        )
+        HeldOutForecast(part, one.position, of_positions(one.low), of_positions(one.high), sigma)
         for part, one in zip(parts, found, strict=True)
     )
 
 
 def score_held_out(
-    model: AbstractModel,
-    parts: Sequence[HeldOut],
-    *,
-    noise: tuple[float, float] | None = None,
+    model: AbstractModel, parts: Sequence[HeldOut], *, noise: tuple[float, float] | None = None
 ) -> float:
     """The error of the forecasts of all held-out stretches."""
     return held_out_error(forecast_held_out(model, parts, noise=noise))
@@ -154,7 +137,6 @@ def forecast_ends(
     posterior: AbstractModel | None = None,
     noise: tuple[float, float] | None = None,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
 ) -> Forecasts:
     """Forecast from the end of every run of a recording, whose last states are uncertain.
 
@@ -165,19 +147,11 @@ def forecast_ends(
         posterior: posterior samples of the model.
         noise: standard deviations of positions and velocities, estimated from the recording by default.
         seed: of the samples of last states.
-        progress: called with the share that is done.
     """
     grid = float(model.step_size) * np.arange(steps + 1)
     ends = [float(run.time[-1]) for run in recording.runs]
-    ahead = forecast_runs(
-        model,
-        recording.runs,
-        [end + grid for end in ends],
-        samples=posterior,
-        noise=noise,
-        seed=seed,
-        progress=progress,
-    )
+    times = [end + grid for end in ends]
+    ahead = forecast_runs(model, recording.runs, times, samples=posterior, noise=noise, seed=seed)
     return _together(model, ahead, ends, recording.labels)
 
 
@@ -201,15 +175,6 @@ def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recordin
             f"{scene.dimension}."
         )
     return recording
-
-
-def overlaps(model: AbstractModel, state: State) -> list[tuple[str, float]]:
-    """Contacts whose surfaces overlap in a state by more than rounding, in words, and their depths."""
-    surfaces = model.geometry if isinstance(model, HasSurfaces) else model.scene.geometry
-    gaps = np.asarray(surfaces.gap(jnp.asarray(state.position, jnp.float32)))
-    # States are in single precision.
-    tolerance = 1e-5 * float(np.abs(state.position).max())
-    return [(model.scene.contact_name(j), -float(gap)) for j, gap in enumerate(gaps) if gap < -tolerance]
 
 
 def _together(

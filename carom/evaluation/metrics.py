@@ -1,24 +1,16 @@
-"""Errors of forecasts, in positions and velocities, and impacts.
+"""Errors of forecasts, in positions and velocities, and impacts; all on the sample grid."""
 
-All functions take NumPy arrays on the sample grid; `forecast` and `truth` are anything with `position` and
-`velocity` of shape (samples, bodies, dimension).
-"""
-
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
+from carom.data import Run
+from carom.models import Forecast
+from carom.types import State, Trajectory
 
-@runtime_checkable
-class Motion(Protocol):
-    """A trajectory, a run or a forecast."""
-
-    @property
-    def position(self) -> Any: ...
-
-    @property
-    def velocity(self) -> Any: ...
+Motion = Trajectory | Run | Forecast | State
+"""What has positions and velocities of shape (samples, bodies, dimension)."""
 
 
 def paper_rmse(forecast: Motion, truth: Motion, *, velocities: bool = True) -> float:

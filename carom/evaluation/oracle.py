@@ -5,12 +5,11 @@ No learner can be expected to do better on the same data, so errors are best com
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import scipy
 
-from carom.data import Recording, Truth, simulate
+from carom.data import Recording
 from carom.errors import InputError
 from carom.evaluation.metrics import Motion
 from carom.systems import AbstractSystem
@@ -34,7 +33,6 @@ def fit_oracle(
     *,
     bounds: Mapping[str, tuple[float, float]],
     starts: list[State] | None = None,
-    truth: Truth = "exact",
     solve: Solve | None = None,
     grid: int = 41,
 ) -> OracleFit:
@@ -49,8 +47,8 @@ def fit_oracle(
         recording: the noisy runs, at a constant step; missing values are left out.
         bounds: lower and upper bound of each parameter to fit, such as {"gravity": (9, 11)}.
         starts: noise-free start state of every run, by default the system's own.
-        truth: which solution of the equations the recording is compared with.
-        solve: another solution, from a system, a start state and a number of steps, instead of `truth`.
+        solve: the motion that the recording is compared with, from a system, a start state and a number of
+            steps; by default the exact one.
         grid: points per parameter of the first search.
 
     Example:
@@ -69,13 +67,15 @@ def fit_oracle(
     starts = starts or [system.start] * len(recording.runs)
     names = list(bounds)
     lower, upper = np.array([bounds[name] for name in names], float).T
-    solve = solve or partial(_solve, recording, truth)
+
+    def exact(candidate: AbstractSystem, start: State, steps: int) -> Motion:
+        return candidate.exact(start, np.arange(steps + 1) * recording.step_size)
 
     def squared_error(values: np.ndarray) -> float:
         candidate = replace(system, **dict(zip(names, map(float, values), strict=True)))
         total = 0.0
         for run, start in zip(recording.runs, starts, strict=True):
-            motion = solve(candidate, State(start.position, start.velocity), len(run) - 1)
+            motion = (solve or exact)(candidate, State(start.position, start.velocity), len(run) - 1)
             # Positions and velocities weigh the same, as their noise is taken to be equal.
             total += np.nansum((motion.position - run.position) ** 2)
             if run.velocity is not None:
@@ -91,20 +91,6 @@ def fit_oracle(
     found = min(minima, key=lambda minimum: minimum.fun)
     parameters = dict(zip(names, map(float, found.x), strict=True))
     return OracleFit(replace(system, **parameters), parameters, float(found.fun))
-
-
-def _solve(recording: Recording, truth: Truth, system: AbstractSystem, start: State, steps: int) -> Motion:
-    """The motion on the recording's grid."""
-    scene = recording.scene
-    return simulate(
-        system,
-        steps=steps,
-        step_size=recording.step_size,
-        starts=[start],
-        truth=truth,
-        velocity_grid=scene.velocity_grid if scene else "half",
-        projection=scene.projection if scene else "none",
-    ).runs[0]
 
 
 def _descend(function, start, spacing, lower, upper) -> "scipy.optimize.OptimizeResult":

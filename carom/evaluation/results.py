@@ -14,6 +14,7 @@ import math
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +23,10 @@ import numpy as np
 import polars as pl
 
 import carom
+from carom.errors import InputError
 from carom.storage.atomic import make_folder, write_whole
 from carom.storage.fingerprint import source_hash
-from carom.storage.input_file import complaint
+from carom.storage.input_file import complaint, require_file
 
 KEYS = ("experiment", "model", "recipe", "protocol", "truth", "touch", "start", "seed")
 """Entries of a row with a fixed meaning, in the order of the file; all are optional but the first.
@@ -34,6 +36,7 @@ paper's experiments, "text" or "published". truth: the simulated motion, "exact"
 touch: what the model was given, "observed", "inferred", "imperfect" or "none". start: "known" or "estimated".
 seed: of noise, initial weights and minibatches.
 """
+MAXIMUM_BYTES = 2**26
 DIGITS = 5
 """Significant digits of a value: more than any table prints or two seeds agree in."""
 
@@ -52,7 +55,7 @@ class Results(NamedTuple):
 
 
 def write_results(
-    path: Path,
+    path: Path | None,
     rows: Iterable[Mapping[str, Any]],
     *,
     command: str,
@@ -63,7 +66,7 @@ def write_results(
     """Write tidy rows, sorted by what they belong to, one per line; returns them as they are read back.
 
     Arguments:
-        path: the file; its folder is made where it is missing.
+        path: the file, whose folder is made where it is missing; None to write nothing.
         rows: dictionaries with "experiment", "metric", "value" and further keys; those that are None are left
             out, and floats are rounded to `DIGITS` significant digits.
         command: what makes these results when it is typed.
@@ -86,23 +89,31 @@ def write_results(
     }
     header = {key: value for key, value in header.items() if value is not None}
     tidy = [_tidy(row) for row in rows]
-    _check_rows(path, tidy)
     # A stable order keeps the differences between two versions of a file small.
     *columns, _ = _columns(tidy)  # all but the value
     tidy.sort(key=lambda row: [(key not in row, row.get(key, 0)) for key in columns])
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in tidy)
-    # One row per line, so that a difference between two versions of the file is a list of numbers.
-    text = json.dumps(header, indent=1, ensure_ascii=False)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n'
-    make_folder(path.parent)
-    write_whole(path, text)
+    for one, other in pairwise(tidy):
+        if one | {"value": 0} == other | {"value": 0}:
+            raise InputError(f"Two results have the same keys and the same metric: {other}.")
+    if path is not None:
+        lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in tidy)
+        # One row per line, so that a difference between two versions of the file is a list of numbers.
+        text = json.dumps(header, indent=1, ensure_ascii=False)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n'
+        make_folder(path.parent)
+        write_whole(path, text)
     return Results(_frame(tidy), header)
 
 
 def read_results(path: Path) -> Results:
-    """Read what `write_results` wrote."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    rows = document.pop("rows")
-    return Results(_frame(rows), document)
+    """Read what `write_results` wrote; anything else is an `InputError`."""
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="file of results")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Results(_frame(document.pop("rows")), document)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise complaint(path, "this is not a file of results as Carom writes them") from error
+    except pl.exceptions.PolarsError as error:
+        raise complaint(path, "its rows are not those of results as Carom writes them") from error
 
 
 def wide(rows: pl.DataFrame) -> pl.DataFrame:
@@ -145,21 +156,6 @@ def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     last = ("metric", "value")
     others = sorted({key for row in rows for key in row} - {*KEYS, *last})
     return [*KEYS, *others, *last]
-
-
-def _check_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Refuse rows without what every row has, and the same number twice."""
-    seen = set()
-    for number, row in enumerate(rows, start=1):
-        if not {"experiment", "metric", "value"} <= row.keys():
-            raise complaint(path, "every row needs experiment, metric and value", f"row {number}")
-        identity = tuple(sorted((key, part) for key, part in row.items() if key != "value"))
-        if identity in seen:
-            raise complaint(path, "another row has the same keys and the same metric", f"row {number}")
-        seen.add(identity)
-    clash = {row["metric"] for row in rows} & {key for row in rows for key in row}
-    if clash:
-        raise complaint(path, f"{min(clash)} is both a key and a metric; rename one of them")
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:

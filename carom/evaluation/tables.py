@@ -205,6 +205,18 @@ def share_text(holds: Iterable[Any]) -> str:
     return f"{sum(answers)} of {len(answers)}"
 
 
+def impacts_text(group: pl.DataFrame) -> str:
+    """Impacts of the forecasts that are mistimed, missed or spurious, and how many there truly are.
+
+    Sums over seeds; a mean of counts would hide that most seeds are right or all wrong.
+    """
+    names = ("impacts", "mistimed", "missed", "spurious")
+    if measured(group, "impacts").is_empty():
+        return MISSING
+    true, mistimed, missed, spurious = (int(measured(group, name).sum()) for name in names)
+    return f"{mistimed} / {missed} / {spurious} of {true}" if true else f"{spurious} spurious"
+
+
 def markdown(table: Table) -> str:
     """The table as Markdown, under its caption where it has one.
 

@@ -20,7 +20,7 @@ from carom.reproduction.measured.figures import write_measured_figures
 from carom.reproduction.measured.recordings import data_hash, measured_directory
 from carom.reproduction.measured.run import measured_tasks
 from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, PROTOCOLS, REPORTED_SEED, Protocol
-from carom.reproduction.paper.figures import write_figures
+from carom.reproduction.paper.figures import write_figure
 from carom.reproduction.paper.run import paper_tasks, plan
 from carom.reproduction.paper.tables import fits_of, overview_table, paper_page
 from carom.reproduction.recipe.configuration import plan_grid
@@ -130,17 +130,18 @@ def _paper_tasks(request: Request, folder: Path) -> Sequence[Task]:
     # Ablations and claims take as long as all else; without names they are run on request only.
     known = ALL if request.names or request.ablations else EXPERIMENTS
     protocols = PROTOCOLS if request.protocol == "all" else (request.protocol,)
-    trials = plan(find_names(request.names, known), protocols, request.seeds)
+    share = QUICK_SHARE if request.quick else 1.0
+    trials = plan(find_names(request.names, known), protocols, request.seeds, share=share)
     if not trials:
         raise InputError("These experiments are not run under this protocol; leave --protocol out.")
-    return paper_tasks([trial.shortened(QUICK_SHARE) if request.quick else trial for trial in trials], folder)
+    return paper_tasks(trials, folder)
 
 
 def _draw_paper(results: Results, folder: Path, figures: Path, executor: AbstractExecutor) -> None:
     fits = fits_of(results.rows).filter(pl.col("experiment").is_in(list(EXPERIMENTS)))
     # Drawing takes as long as some trainings: pictures are shared out too.
     parts = fits.partition_by("experiment", "protocol")
-    run_tasks([Task(write_figures, (part, folder, figures)) for part in parts], executor=executor)
+    run_tasks([Task(write_figure, (part, folder, figures)) for part in parts], executor=executor)
     write_whole(figures.parent / "paper.md", paper_page(results))
 
 

@@ -1,45 +1,39 @@
 """Stored runs of `carom bench`: compared, refused and shown."""
 
-import copy
-import json
-
 import numpy as np
 import pytest
 
 from carom.bench.cases import MODEL_CASES, NAMES
-from carom.bench.run import MAXIMUM_BYTES, compare, fit_table, model_table, read_bench, run_bench
+from carom.bench.run import compare, fit_table, model_table, read_bench, run_bench
 from carom.errors import InputError, find_names
-from tests.bench.stored_bench import STORED
+from tests.bench.stored_bench import STORED, stored_run
 
 
 def test_ratios_say_how_many_times_better():
-    slower = copy.deepcopy(STORED)
-    for row in slower["rows"]:
-        for name in row["figures"]:
-            row["figures"][name] *= 0.5 if "per_" in name else 2.0
-    ratios = compare(STORED, slower)["ratios"]
-    assert set(ratios) == {row["case"] for row in STORED["rows"]}
-    for case in ratios.values():
-        np.testing.assert_allclose(list(case.values()), 2.0)
+    slower = {
+        case: {name: value * (0.5 if "per_" in name else 2.0) for name, value in figures.items()}
+        for case, figures in STORED.items()
+    }
+    ratios, differences = compare(stored_run(), stored_run(figures=slower))
+    assert set(ratios["experiment"]) == set(STORED)
+    np.testing.assert_allclose(ratios["ratio"], 2.0)
     # What is neither a rate nor a cost is not better or worse.
-    assert "epochs" not in ratios["fit-paper"]
+    assert "epochs" not in ratios["metric"]
+    assert differences == []
 
 
 def test_differences_besides_time_are_named():
-    other = copy.deepcopy(STORED)
-    assert compare(STORED, other)["differences"] == []
-    other["machine"]["processor"] = "an older one"
-    other["versions"]["torch"] = "2.0"
-    other["quick"] = not other["quick"]
-    found = compare(STORED, other)["differences"]
-    assert found[0] == "processor: an older one then, a fast one now"
-    assert found[1] == "torch: 2.0 then, none now"
-    assert "--quick" in found[2]
+    other = stored_run(machine="an older one", command="carom bench --quick")
+    other.header["versions"]["torch"] = "2.0"
+    _, differences = compare(stored_run(), other)
+    assert differences[0] == "machine: an older one then, a fast one, 2 cores, cpu: cpu now"
+    assert differences[1] == "torch: 2.0 then, none now"
+    assert "--quick" in differences[2]
 
 
 def test_cases_in_one_run_alone_have_no_ratios():
-    fewer = {**STORED, "rows": STORED["rows"][:1]}
-    assert list(compare(STORED, fewer)["ratios"]) == [STORED["rows"][0]["case"]]
+    fewer = stored_run(figures={"fit-carom": STORED["fit-carom"]})
+    assert set(compare(stored_run(), fewer)[0]["experiment"]) == {"fit-carom"}
 
 
 @pytest.mark.parametrize(
@@ -49,9 +43,10 @@ def test_cases_in_one_run_alone_have_no_ratios():
         "not JSON",
         "[1, 2]",
         '{"rows": []}',
-        '{"kind": "carom bench", "schema": 99}',
-        json.dumps({**STORED, "rows": [{"case": "ball", "figures": {"error": "small"}}]}),
-        json.dumps({**STORED, "machine": None}),
+        '{"rows": [{"experiment": "ball", "metric": "error", "value": "small"}], "command": "carom bench"}',
+        '{"rows": [{"experiment": "ball", "metric": "error", "value": 1.0}], "command": "carom demo"}',
+        '{"rows": 1, "command": "carom bench"}',
+        '{"rows": [], "command": "carom bench", "versions": 1}',
         "[" * 100_000,
     ],
 )
@@ -66,9 +61,9 @@ def test_foreign_files_are_refused(content, tmp_path):
 
 def test_a_stored_run_is_read(tmp_path):
     path = tmp_path / "stored.json"
-    path.write_text(json.dumps(STORED))
-    assert path.stat().st_size < MAXIMUM_BYTES
-    assert read_bench(path) == STORED
+    written, read = stored_run(path), read_bench(path)
+    assert read.rows.equals(written.rows)
+    assert read.header == written.header
 
 
 def test_names_choose_by_their_beginning():
@@ -78,17 +73,18 @@ def test_names_choose_by_their_beginning():
 
 
 def test_every_kind_of_model_is_measured():
-    kinds = {(case.model, case.options.get("scheme")) for case in MODEL_CASES.values() if case.trained}
-    assert {model for model, _ in kinds} == {"cd-lagrange", "vin", "resnet", "contact-resnet"}
+    kinds = {(case.model, case.options.get("scheme")) for case in MODEL_CASES.values()}
+    assert {model for model, _ in kinds} == {"cd-lagrange", "vin", "resnet", "contact-resnet", "mechanism"}
     assert ("vin", "stormer_verlet") in kinds
 
 
 def test_tables_show_the_published_code_without_a_ratio():
     """A ratio holds only if both were measured in one session."""
-    (model,) = model_table(STORED).rows
+    rows = stored_run().rows
+    (model,) = model_table(rows).rows
     assert model[:3] == ("ball, CD-Lagrange", "1600", "160–200")
-    by_carom, by_paper = fit_table(STORED).rows
-    assert by_carom[4] == "300"
-    assert by_paper[0].endswith("1500 epochs")
-    assert by_paper[4] == "150"  # the published code's time for half its epochs
+    assert model[5:] == ("5.0", "1.5", "400")
+    by_carom, by_paper = fit_table(rows).rows
+    assert by_carom[4] == by_paper[4] == "300"
+    assert by_paper[0].endswith("3000 epochs")
     assert not any("×" in cell for row in (model, by_carom, by_paper) for cell in row)

@@ -1,23 +1,19 @@
 """Scores on motions small enough to score by hand."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 
+from carom.data import Run
 from carom.evaluation import contact_score, paper_rmse, position_rmse
-
-
-class Motion(NamedTuple):
-    position: np.ndarray
-    velocity: np.ndarray
 
 
 def test_paper_rmse_sums_over_dimensions_and_averages_over_time():
     """Two bodies, two samples: squared errors 1 + 4 and 9 + 16 of positions, 0 and 6 of velocities."""
-    truth = Motion(np.zeros((2, 2, 1)), np.zeros((2, 2, 1)))
-    found = Motion(
-        np.array([[1.0, 2.0], [3.0, 4.0]])[..., None], np.array([[0.0, 0.0], [1.0, np.sqrt(5)]])[..., None]
+    truth = Run(np.arange(2.0), np.zeros((2, 2, 1)), np.zeros((2, 2, 1)))
+    found = Run(
+        np.arange(2.0),
+        np.array([[1.0, 2.0], [3.0, 4.0]])[..., None],
+        np.array([[0.0, 0.0], [1.0, np.sqrt(5)]])[..., None],
     )
     assert paper_rmse(found, truth) == pytest.approx(np.sqrt((5 + 31) / 2))
     assert paper_rmse(found, truth, velocities=False) == pytest.approx(np.sqrt((5 + 25) / 2))

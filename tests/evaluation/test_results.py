@@ -35,16 +35,9 @@ def test_what_is_written_is_read_sorted_and_rounded(tmp_path):
     assert (diverged["paper_rmse"], diverged["missed"], whole["missed"]) == (math.inf, None, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"experiment": "ball", "metric": "error"}, "row 2: every row needs"),
-        (BALL | {"metric": "missed", "value": 3}, "row 2: another row has the same keys"),
-        (BALL | {"metric": "seed", "value": 3}, "seed is both a key and a metric"),
-    ],
-)
-def test_wrong_rows_are_refused_before_anything_is_written(row, message, tmp_path):
+def test_two_results_for_the_same_thing_are_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "paper.json"
-    with pytest.raises(InputError, match=message):
-        write_results(path, [BALL | {"metric": "missed", "value": 2}, row], command="carom reproduce")
+    rows = [BALL | {"metric": "missed", "value": value} for value in (2, 3)]
+    with pytest.raises(InputError, match="same keys"):
+        write_results(path, rows, command="carom reproduce")
     assert not path.exists()

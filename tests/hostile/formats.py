@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 import carom
+from carom.bench.run import compare, read_bench
 from carom.cli.arguments import state_from_numbers
 from carom.data import (
     Columns,
@@ -56,6 +57,7 @@ from carom.storage.checkpoints import Progress
 from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors
 from carom.training import stack_models
+from tests.bench.stored_bench import stored_run
 from tests.hostile.mutations import BINARY, TEXT, Mutation, inside_safetensors, inside_zip
 from tests.reproduction.measured.test_recordings import folder_of
 from tests.reproduction.synthetic_trials import write_trials
@@ -244,7 +246,8 @@ def trials(damaged: str) -> Callable[[Path], list[bytes]]:
 
 
 def read_trials(folder: Path) -> None:
-    load_trials(fits_of(read_results(folder / "paper.json").rows), folder, "cradle", "text")
+    fits = fits_of(read_results(folder / "paper.json").rows)
+    load_trials(fits.filter(experiment="cradle", protocol="text"), folder)
 
 
 def task_result(folder: Path) -> list[bytes]:
@@ -284,6 +287,15 @@ def read_checkpoint(folder: Path) -> None:
 CHECKPOINT = "checkpoint.safetensors"
 
 
+def speeds(folder: Path) -> list[bytes]:
+    stored_run(folder / "bench.json")
+    return [(folder / "bench.json").read_bytes()]
+
+
+def compare_speeds(folder: Path) -> None:
+    compare(stored_run(), read_bench(folder / "bench.json"))
+
+
 def measured(damaged: str) -> Callable[[Path], list[bytes]]:
     def prepare(folder: Path) -> list[bytes]:
         folder_of(folder)
@@ -313,6 +325,7 @@ FORMATS = {
         MANIFEST, fit_directory(MANIFEST), TEXT, lambda folder: load_fitted_model(folder)
     ),
     "checkpoint": Format(CHECKPOINT, checkpoints, SAFE, read_checkpoint),
+    "bench.json": Format("bench.json", speeds, TEXT, compare_speeds),
     "task.json": Format("task.json", task_result, TEXT, lambda folder: read_result(folder / "task.json")),
     "trial.npz": Format("cradle.text.CD-Lagrange.npz", trials("*.npz"), (inside_zip, *BINARY), read_trials),
     "measured: collisions": Format(CHECKS, measured(CHECKS), TEXT, read_air_track),

@@ -1,20 +1,14 @@
-"""Collisions of two bodies on a line: velocities by regression lines, and as a model predicts them."""
+"""Collisions of two bodies on a line: velocities by regression lines, and by a law of restitution."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
-from carom.contact_laws import AbstractRestitution, ConstantRestitution
 from carom.data import Run
 from carom.estimation.detection.impacts import find_impacts
 from carom.mechanics import Scene
-from carom.models import Mechanism, forecast
-from carom.types import State
 
 Velocities = Float[np.ndarray, "collisions 2"]
 
@@ -24,20 +18,11 @@ class Collision:
     """A run by linear regression on its samples before the contact and after it.
 
     Arguments:
-        time: of all samples.
-        position: the two positions at the last sample before the contact, on their lines.
-        start: the index of that sample.
-        end: indices of the samples after the contact that the lines are fitted to.
-        instant, gap: where the line of the gap before meets that after.
+        instant: where the line of the gap before meets that after.
         before, after: slopes of the lines.
     """
 
-    time: Float[np.ndarray, "samples"]
-    position: Float[np.ndarray, "2"]
-    start: int
-    end: Int[np.ndarray, "few"]
     instant: float
-    gap: float
     before: Float[np.ndarray, "2"]
     after: Float[np.ndarray, "2"]
 
@@ -80,78 +65,31 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) ->
     # At the impact the gap is the same on both lines, which is one equation for the instant.
     rates, levels = before - after, level_after - level_before
     instant = (levels[0] - levels[1]) / (rates[0] - rates[1])
-    start = int(np.flatnonzero(early)[-1])
-    return Collision(
-        time=run.time,
-        position=level_before + before * time[start],
-        start=start,
-        end=np.flatnonzero(late),
-        instant=float(middle + instant),
-        gap=float((level_before[0] - level_before[1]) + (before[0] - before[1]) * instant),
-        before=before,
-        after=after,
-    )
+    return Collision(float(middle + instant), before, after)
 
 
 def predict_velocities(
-    model: Mechanism, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
+    collisions: Sequence[Collision],
+    mass_ratios: Float[np.ndarray, "collisions"],
+    restitution: float | Float[np.ndarray, "collisions"],
 ) -> Velocities:
-    """Velocities after each collision by the model, from its positions and velocities before.
-
-    The model moves on from the last sample before the contact; its bodies meet at the gap where the measured
-    lines do. Its own motion is measured as the data are, by lines through the same samples.
+    """Velocities after each collision by Newton's law and conservation of momentum, from those before.
 
     Arguments:
+        collisions: as measured.
         mass_ratios: of the second body to the first in each collision.
+        restitution: of each collision, or of all.
     """
-    starts = State(
-        jnp.asarray([c.position for c in collisions], jnp.float32)[:, :, None],
-        jnp.asarray([c.before for c in collisions], jnp.float32)[:, :, None],
-    )
-    offsets = jnp.asarray([[c.gap] for c in collisions], jnp.float32)
-    masses = jnp.log(jnp.asarray(mass_ratios, jnp.float32))
-    # Only ratios matter; the first body has mass 1.
-    masses = jnp.stack([jnp.zeros_like(masses), masses], axis=1)
-    steps = max(int(c.end[-1]) - c.start for c in collisions)
-    paths = np.asarray(_forecasts(model, starts, offsets, masses, steps), float)
-    slopes = [
-        np.polyfit(c.time[c.end] - c.instant, path[c.end - c.start], 1)[0]
-        for c, path in zip(collisions, paths, strict=True)
-    ]
-    return np.array(slopes)
+    before = np.array([c.before for c in collisions])
+    speeds = np.array([c.closing_speed for c in collisions])
+    shares = np.stack([mass_ratios, -np.ones_like(mass_ratios)]) / (1 + mass_ratios)
+    return before + (shares * (1 + restitution) * speeds).T
 
 
-@eqx.filter_jit
-def _forecasts(
-    model: Mechanism, starts: State, offsets: Array, masses: Array, steps: int
-) -> Float[Array, "collisions samples 2"]:
-    def one(start, offset, mass):
-        places = lambda m: (m.geometry.offset, m.bodies.log_mass)  # noqa: E731
-        return forecast(eqx.tree_at(places, model, (offset, mass)), start, steps).position[:, :, 0]
-
-    return jax.vmap(one)(starts, offsets, masses)
-
-
-def with_constant(model: Mechanism, restitution: float) -> Mechanism:
-    """The same model with one e at all speeds."""
-    return with_law(model, ConstantRestitution(jnp.full(len(model.geometry), restitution, jnp.float32)))
-
-
-def with_law(model: Mechanism, law: AbstractRestitution) -> Mechanism:
-    """The same model with another law of restitution."""
-    is_law = lambda part: isinstance(part, AbstractRestitution)  # noqa: E731
-    return eqx.tree_at(lambda m: m.restitution, model, law, is_leaf=is_law)
-
-
-def best_constant(
-    model: Mechanism, collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]
-) -> float:
-    """The one e that predicts the measured velocities after these collisions best, by least squares.
-
-    The prediction is linear in e, but for a field that bends the motion after the impact.
-    """
+def best_constant(collisions: Sequence[Collision], mass_ratios: Float[np.ndarray, "collisions"]) -> float:
+    """The one e that predicts the measured velocities after these collisions best, by least squares."""
     measured = np.array([c.after for c in collisions])
-    low, high = (predict_velocities(with_constant(model, e), collisions, mass_ratios) for e in (0.25, 0.75))
-    slope = (high - low) / 0.5
-    best = 0.25 + np.sum(slope * (measured - low)) / np.sum(slope**2)
-    return float(np.clip(best, 0.0, 1.0))
+    plastic, elastic = (predict_velocities(collisions, mass_ratios, e) for e in (0.0, 1.0))
+    # The prediction is linear in e.
+    slope = elastic - plastic
+    return float(np.clip(np.sum(slope * (measured - plastic)) / np.sum(slope**2), 0.0, 1.0))

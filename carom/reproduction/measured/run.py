@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from carom.contact_laws import AbstractRestitution
 from carom.data import Recording, Run
 from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
 from carom.evaluation.results import tidy_rows
@@ -140,20 +142,31 @@ def run_series(
     keys = {"experiment": name, "recipe": "carom", "seed": seed}
     metrics = {"speed_law": law == "speed"} | fit_metrics(fit) | parameter_metrics(fit)
     rows = tidy_rows(keys | {"model": LAW}, metrics)
-    model = _law_model(fit)
-    rows += _predictions(keys, model, collisions, training, tried, ratios)
+    known, new = ([c for i in part if (c := collisions[i]) is not None] for part in (training, tried))
+    central = _central_law(fit)
+    predicted = {
+        LAW: restitution_at(central, np.array([collision.closing_speed for collision in new])),
+        CONSTANT: lines.best_constant(known, ratios[training]),
+        HINDSIGHT: lines.best_constant(new, ratios[tried]),
+    }
+    for model, restitution in predicted.items():
+        # By regression lines, which the law was not fitted to.
+        errors = lines.predict_velocities(new, ratios[tried], restitution) - [c.after for c in new]
+        metrics = {"velocity_rmse": float(np.sqrt(np.mean(errors**2)))}
+        if model != LAW:
+            metrics["restitution"] = float(restitution)
+        rows += tidy_rows(keys | {"model": model}, metrics)
     if not illustrated:
         return rows, {}
     for index, (check, collision) in enumerate(zip(checks, collisions, strict=True)):
         metrics = {"left_out": bool(out[index])} | _run_metrics(check, collision)
         rows += tidy_rows(keys | {"run": index}, metrics)
-    learned = [collision for i in training if (collision := collisions[i]) is not None]
-    speeds = [collision.closing_speed for collision in learned]
+    speeds = [collision.closing_speed for collision in known]
     speeds = np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS)
-    rows += _law(keys, model, fit.covariance_of(config.LAWS[law]), speeds)
+    rows += _law_rows(keys | {"model": LAW}, central, fit.covariance_of(config.LAWS[law]), speeds)
     included = fit_recording(recording, series.settings(law, masked=0), seed=seed, checkpoints=checkpoints)
     rows += tidy_rows(keys | {"model": INCLUDED}, fit_metrics(included))
-    return rows, _illustration(fit, recording, learned)
+    return rows, _illustration(fit, recording, known)
 
 
 def _information_criterion(fit: Fit) -> float:
@@ -162,48 +175,31 @@ def _information_criterion(fit: Fit) -> float:
     # Minus twice the Gaussian log-likelihood of n runs about the law is 2 n log s and a constant.
     scatter = next(p.value for p in fit.parameters if "scatter" in p.name)
     assert scatter is not None
-    terms = sum(np.size(part) for part in jax.tree.leaves(fit.model.restitution))
-    return 2 * count * math.log(scatter) + terms * math.log(count)
+    return 2 * count * math.log(scatter) + _terms(fit.model.restitution).size * math.log(count)
 
 
-def _law_model(fit: Fit) -> Mechanism:
-    """The fitted model with the law about which runs scatter, where the fit has that of the median run."""
+def _terms(law: AbstractRestitution) -> Array:
+    """What is learned of a law, whose other arrays say where it holds."""
+    return getattr(law, _name_of_terms(law))
+
+
+def _name_of_terms(law: AbstractRestitution) -> str:
+    ((path, _),) = parameters_of(law)
+    return str(path[-1])
+
+
+def _central_law(fit: Fit) -> AbstractRestitution:
+    """The law about which runs scatter, where the model of the fit has that of the median run."""
     # The first parameter of that name is the level of the law.
     level = next(p.value for p in fit.parameters if p.name.startswith("restitution"))
-    law = jax.tree.map(lambda terms: terms.at[(0,) * terms.ndim].set(level), fit.model.restitution)
-    return lines.with_law(fit.model, law)
+    law, name = fit.model.restitution, _name_of_terms(fit.model.restitution)
+    terms = jnp.asarray(_terms(law))
+    return eqx.tree_at(lambda law: getattr(law, name), law, terms.at[(0,) * terms.ndim].set(level))
 
 
 def _mass_ratio(model: Mechanism) -> float:
     """Of the second rider to the first."""
     return float(np.exp(model.bodies.log_mass[1] - model.bodies.log_mass[0]))
-
-
-def _predictions(
-    keys: dict[str, Any],
-    model: Mechanism,
-    collisions: Sequence[Collision | None],
-    training: np.ndarray,
-    tried: np.ndarray,
-    ratios: np.ndarray,
-) -> Rows:
-    """Errors of the velocities after the collisions of runs left out, by the law and by constants."""
-    known, new = ([c for i in part if (c := collisions[i]) is not None] for part in (training, tried))
-    constants = {
-        CONSTANT: lines.best_constant(model, known, ratios[training]),
-        HINDSIGHT: lines.best_constant(model, new, ratios[tried]),
-    }
-    # By regression lines, which the law was not fitted to.
-    measured = np.array([collision.after for collision in new])
-    models = {LAW: model} | {name: lines.with_constant(model, value) for name, value in constants.items()}
-    rows = []
-    for name, changed in models.items():
-        velocities = lines.predict_velocities(changed, new, ratios[tried])
-        metrics = {"velocity_rmse": float(np.sqrt(np.mean((velocities - measured) ** 2)))}
-        if name in constants:
-            metrics["restitution"] = constants[name]
-        rows += tidy_rows(keys | {"model": name}, metrics)
-    return rows
 
 
 def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float | int]:
@@ -215,25 +211,26 @@ def _run_metrics(check: Check, collision: Collision | None) -> dict[str, float |
     return metrics | {"late_by": collision.instant - check.instant}
 
 
-def _law(
-    keys: dict[str, Any], model: Mechanism, covariance: Float[np.ndarray, "terms terms"], speeds: np.ndarray
+def _coefficient(law: AbstractRestitution, speed: Float[Array, ""]) -> Float[Array, ""]:
+    return law.coefficient(-speed[None])[0]
+
+
+def restitution_at(law: AbstractRestitution, speeds: Float[np.ndarray, "_"]) -> Float[np.ndarray, "_"]:
+    """e of the only contact at some closing speeds."""
+    return np.asarray(jax.vmap(_coefficient, (None, 0))(law, jnp.asarray(speeds, jnp.float32)), float)
+
+
+def _law_rows(
+    keys: dict[str, Any], law: AbstractRestitution, covariance: Float[np.ndarray, "_ _"], speeds: np.ndarray
 ) -> Rows:
     """e at some closing speeds, and its standard error."""
-
-    def at(law, rate):
-        return law.coefficient(rate[None])[0]
-
-    rates = jnp.asarray(-speeds, jnp.float32)
-    values = jax.vmap(at, (None, 0))(model.restitution, rates)
-    law = jax.vmap(jax.grad(at), (None, 0))(model.restitution, rates)
-    ((path, _),) = parameters_of(law)
-    slopes = np.asarray(getattr(law, str(path[-1]))).reshape(len(rates), -1)
+    slopes = jax.vmap(jax.grad(_coefficient), (None, 0))(law, jnp.asarray(speeds, jnp.float32))
+    slopes = np.asarray(_terms(slopes)).reshape(len(speeds), -1)
     # First-order propagation of the covariance of the terms.
     errors = np.sqrt(np.einsum("ni,ij,nj->n", slopes, covariance, slopes))
     rows = []
-    for speed, value, error in zip(speeds, values, errors, strict=True):
-        metrics = {"e": float(value), "e_error": float(error)}
-        rows += tidy_rows(keys | {"model": LAW, "speed": float(speed)}, metrics)
+    for speed, value, error in zip(speeds, restitution_at(law, speeds), errors, strict=True):
+        rows += tidy_rows(keys | {"speed": float(speed)}, {"e": float(value), "e_error": float(error)})
     return rows
 
 

@@ -4,7 +4,7 @@ Curves of a model are those of the seed whose error is the median one; a band sp
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from carom.plotting.style import DATA, LINES, line, marked_line
 from carom.reproduction.paper.experiments import ORACLE, PaperNumber
 from carom.reproduction.paper.run import trial_stem
 from carom.storage.result_file import read_arrays
-from carom.systems import AbstractSystem, BouncingBall
+from carom.systems import AbstractSystem
 from carom.types import Trajectory
 
 Samples = Float[np.ndarray, "samples"]
@@ -34,20 +34,25 @@ class FinishedTrial:
         seeds: in the order of `errors` and of the arrays.
         errors: of every seed; infinite where the forecast diverged.
         paper: the printed number.
-        arrays: what `carom.reproduction.paper.run.figure_arrays` kept; nothing of the oracle, and where
-            only errors are drawn.
+        arrays: what `carom.reproduction.paper.run.figure_arrays` kept; nothing of the oracle.
     """
 
     model: str
     seeds: tuple[int, ...]
     errors: tuple[float, ...]
     paper: PaperNumber | None
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray]
 
     @property
     def median_index(self) -> int:
         """The position of the seed with the median error; of an even number, of the lower in the middle."""
         return int(np.argsort(self.errors, kind="stable")[(len(self.errors) - 1) // 2])
+
+    @property
+    def label(self) -> str:
+        """The model with the seed that is drawn."""
+        index = self.median_index
+        return f"{self.model}: seed {self.seeds[index]}, error {number(self.errors[index])}"
 
     @property
     def forecast(self) -> tuple[np.ndarray, np.ndarray]:
@@ -60,39 +65,30 @@ Trials = dict[str, FinishedTrial]
 """The models of one experiment and protocol, by name."""
 
 
-def load_errors(fits: pl.DataFrame, experiment: str, protocol: str) -> Trials:
-    """The errors of every model of an experiment, the oracle included."""
+def load_trials(fits: pl.DataFrame, folder: Path) -> Trials:
+    """The trials of one experiment and protocol, with their arrays in `folder`; the oracle has none."""
     found = {}
-    chosen = fits.filter(experiment=experiment, protocol=protocol)
-    for (model,), rows in chosen.group_by("model", maintain_order=True):
+    for (name, protocol, model), rows in fits.group_by(
+        "experiment", "protocol", "model", maintain_order=True
+    ):
         errors, value = rows["paper_rmse"].fill_nan(np.inf), rows["paper"][0]
         paper = None if value is None else PaperNumber(value, rows["paper_error"][0])
-        found[str(model)] = FinishedTrial(str(model), tuple(rows["seed"]), tuple(errors), paper)
+        path = folder / f"{trial_stem(str(name), str(protocol), str(model))}.npz"
+        arrays = {} if model == ORACLE else read_arrays(path)
+        found[str(model)] = FinishedTrial(str(model), tuple(rows["seed"]), tuple(errors), paper, arrays)
     return found
 
 
-def load_trials(fits: pl.DataFrame, folder: Path, experiment: str, protocol: str) -> Trials:
-    """The same with the arrays that lie in `folder`, without the oracle."""
-    return {
-        model: replace(trial, arrays=read_arrays(folder / f"{trial_stem(experiment, protocol, model)}.npz"))
-        for model, trial in load_errors(fits, experiment, protocol).items()
-        if model != ORACLE
-    }
-
-
 class Names(NamedTuple):
-    """What the axes of a system are called."""
+    """What the axes of a system are called: heights of the ball, angles of whatever swings."""
 
     position: str
     velocity: str
     slope: str
 
 
-def names_of(system: AbstractSystem) -> Names:
-    """Axis labels with units: heights for the ball, angles for whatever swings."""
-    if isinstance(system, BouncingBall):
-        return Names("height / m", "velocity / (m/s)", "∂U/∂q / N")
-    return Names("angle / rad", "angular velocity / (rad/s)", "∂U/∂q / (N m)")
+HEIGHT = Names("height / m", "velocity / (m/s)", "∂U/∂q / N")
+ANGLE = Names("angle / rad", "angular velocity / (rad/s)", "∂U/∂q / (N m)")
 
 
 def draw_phase(axes: Axes, group: Trials, names: Names, *, body: int, title: str) -> None:
@@ -104,11 +100,11 @@ def draw_phase(axes: Axes, group: Trials, names: Names, *, body: int, title: str
     )
     # The models do not set the range: one that diverges would squeeze all others.
     horizontal, vertical = _limits([*position.values()], 0.12), _limits([*velocity.values()], 0.12)
-    axes.plot(position["data"], velocity["data"], **DATA, rasterized=True)
+    axes.plot(position["data"], velocity["data"], **DATA, rasterized=True, label="data of the first seed")
     axes.plot(position["truth"], velocity["truth"], **line("truth"))
-    for name, trial in group.items():
+    for trial in group.values():
         q, v = (values[:, body, 0] for values in trial.forecast)
-        _draw_curve(axes, name, _inside(q, horizontal), _inside(v, vertical))
+        _draw_curve(axes, trial, _inside(q, horizontal), _inside(v, vertical))
     axes.set(xlabel=names.position, ylabel=names.velocity, title=title, xlim=horizontal, ylim=vertical)
 
 
@@ -121,28 +117,24 @@ def draw_position(axes: Axes, group: Trials, names: Names) -> None:
     if np.all(np.diff(arrays["data_time"]) > 0):
         axes.plot(arrays["data_time"], data, **DATA, rasterized=True)
     axes.plot(time, truth[:, 0, 0], **line("truth"))
-    for name, trial in group.items():
-        _draw_curve(axes, name, time, _inside(trial.forecast[0][:, 0, 0], limits))
+    for trial in group.values():
+        _draw_curve(axes, trial, time, _inside(trial.forecast[0][:, 0, 0], limits))
     which = " of ball 1" if truth.shape[1] > 1 else ""
     axes.set(xlabel="time / s", ylabel=names.position, title=f"position{which} over time", ylim=limits)
 
 
-def draw_energy(axes: Axes, group: Trials, system: AbstractSystem, *, error: bool) -> None:
-    """Energy over time, or its difference from the true motion's."""
+def draw_energy(axes: Axes, group: Trials, system: AbstractSystem) -> None:
+    """Energy over time."""
     arrays = _first(group)
     time = arrays["time"]
     true = _energies(system, time, arrays["truth_position"], arrays["truth_velocity"])
-    reference = true if error else np.zeros_like(true)
-    curves = {name: _energies(system, time, *trial.forecast) - reference for name, trial in group.items()}
+    curves = {name: _energies(system, time, *trial.forecast) for name, trial in group.items()}
     # A model that gains energy without end must not squeeze the others: twice the true range is shown.
-    top = float(true.max())
-    allowed = (-top, top) if error else (0.0, 2 * top)
-    limits = _limits([np.clip(values, *allowed) for values in [true - reference, *curves.values()]], 0.1)
-    axes.plot(time, true - reference, **line("truth"))
+    limits = _limits([np.clip(values, 0.0, 2 * true.max()) for values in (true, *curves.values())], 0.1)
+    axes.plot(time, true, **line("truth"))
     for name, values in curves.items():
-        _draw_curve(axes, name, time, _inside(values, limits))
-    label, title = ("forecast − truth / J", "energy error") if error else ("energy / J", "energy over time")
-    axes.set(xlabel="time / s", ylabel=label, title=title, ylim=limits)
+        _draw_curve(axes, group[name], time, _inside(values, limits))
+    axes.set(xlabel="time / s", ylabel="energy / J", title="energy over time", ylim=limits)
 
 
 def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
@@ -162,7 +154,7 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
                 grid[:, body], low, high, color=LINES[trial.model].color, alpha=0.2, linewidth=0
             )
             medians.append(learned[trial.median_index, :, body])
-            _draw_curve(axes, trial.model, grid[:, body], medians[-1])
+            _draw_curve(axes, trial, grid[:, body], medians[-1])
     # The median seeds set the range, down to 0 and up to twice the truth: a single wild seed leaves the axes.
     width, size = float(np.ptp(true)), float(np.max(np.abs(true)))
     allowed = float(np.min(true)) - size, float(np.max(true)) + size
@@ -179,7 +171,7 @@ def draw_contact(axes: Axes, trial: FinishedTrial, *, first: bool, last: bool) -
     axes.fill_between(time, probability.min(0), probability.max(0), color=color, alpha=0.25, linewidth=0)
     axes.plot(time, probability[trial.median_index], color=color, linewidth=1.3)
     if touch.any():  # an empty curve breaks constrained layout
-        axes.plot(time[touch], np.full(touch.sum(), 1.2), "kv", markersize=4)
+        axes.plot(time[touch], np.full(touch.sum(), 1.2), "kv", markersize=4, label="true touch")
     axes.set(ylim=(-0.08, 1.3), xlim=(arrays["time"][0], arrays["time"][-1]))
     axes.set_yticks((0, 0.5, 1), ("0", "½", "1"))
     # Over all seeds, since one seed with a false contact spoils its forecast.
@@ -206,13 +198,15 @@ def draw_errors(axes: Axes, trials: Trials) -> None:
         errors = np.clip(trial.errors, *limits)
         # The same scatter every time, and neighbours in rank never on one line.
         heights = row + 0.24 * np.resize([0.0, 0.7, -0.7, 1.0, -1.0, 0.35, -0.35], len(errors))
-        axes.plot(errors, heights, style.marker, color=style.color, alpha=0.85, clip_on=False)
-        axes.vlines(np.median(errors), row - 0.36, row + 0.36, color="black", linewidth=1.4, zorder=3)
+        label = "oracle: true equations, g fitted" if name == ORACLE else None
+        axes.plot(errors, heights, style.marker, color=style.color, alpha=0.85, clip_on=False, label=label)
+        axes.plot(np.median(errors), row, "|", color="black", markersize=18, label="median error")
         if trial.paper is not None:
-            diamond = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "black"}
             axes.errorbar(
-                trial.paper.value, row + 0.34, xerr=trial.paper.standard_error, capsize=3, zorder=4, **diamond
-            )
+                trial.paper.value, row + 0.34, xerr=trial.paper.standard_error, capsize=3, zorder=4,
+                marker="D", markersize=5, markerfacecolor="white", color="black", linestyle="none",
+                label="paper (± standard error)",
+            )  # fmt: skip
     axes.set_xscale("log")
     axes.set(xlim=limits, xlabel="error (paper's RMSE)", ylim=(len(trials) - 0.5, -0.5))
     axes.set_title("error over runs")
@@ -235,10 +229,12 @@ def _error_range(trials: Trials) -> tuple[float, float]:
     return min([low, *(error for error in oracle if error > low / 100)]) / 2, high * 2
 
 
-def _draw_curve(axes: Axes, name: str, horizontal: Samples, vertical: Samples) -> None:
-    """A model's curve; nothing of one that diverged at once, on which markers cannot be spread."""
-    if np.any(np.isfinite(horizontal) & np.isfinite(vertical)):
-        axes.plot(horizontal, vertical, **marked_line(name))
+def _draw_curve(axes: Axes, trial: FinishedTrial, horizontal: Samples, vertical: Samples) -> None:
+    """A model's curve; without markers where it diverged at once, so that they cannot be spread."""
+    drawn = np.any(np.isfinite(horizontal) & np.isfinite(vertical))
+    style = marked_line(trial.model) if drawn else line(trial.model)
+    style["label"] = trial.label
+    axes.plot(horizontal, vertical, **style)
 
 
 def _first(group: Trials) -> Mapping[str, np.ndarray]:

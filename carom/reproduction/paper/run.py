@@ -49,13 +49,22 @@ COUPLED_COST = 20
 
 @dataclass(frozen=True)
 class Trial:
-    """One model of one experiment under one protocol, with all its seeds."""
+    """One model of one experiment under one protocol, with all its seeds.
+
+    Arguments:
+        experiment_name, whole: the experiment, with the recordings of its other models.
+        protocol: what data and training are like.
+        model_name: in the experiment.
+        seeds: of noise, initial weights and minibatches.
+        share: of the epochs that are trained.
+    """
 
     experiment_name: str
     whole: Experiment
     protocol: Protocol
     model_name: str
     seeds: tuple[int, ...]
+    share: float = 1.0
 
     @property
     def experiment(self) -> Experiment:
@@ -64,7 +73,8 @@ class Trial:
 
     @property
     def settings(self) -> TrainingSettings:
-        return self.experiment.settings(self.protocol, self.model_name)
+        settings = self.experiment.settings(self.protocol, self.model_name)
+        return replace(settings, epochs=max(1, round(self.share * settings.epochs)))
 
     @property
     def row(self) -> Hyperparameters:
@@ -93,20 +103,6 @@ class Trial:
         coupled = self.model_name == OURS and self.experiment.system.scene().geometry.coupled
         return float(self.gradient_steps * self.settings.horizon) * (COUPLED_COST if coupled else 1)
 
-    def shortened(self, share: float) -> "Trial":
-        """The same with a share of the epochs."""
-
-        def shorter(values: dict[str, Any]) -> dict[str, Any]:
-            names = ("epochs", "published_epochs")
-            return {name: max(1, round(share * values[name])) for name in names if name in values}
-
-        # A variant may have a number of epochs of its own.
-        trained = {
-            name: one._replace(changes=one.changes | shorter(one.changes))
-            for name, one in self.whole.trained.items()
-        }
-        return replace(self, whole=replace(self.whole, trained=trained, **shorter(vars(self.whole))))
-
     @property
     def shape(self) -> str:
         """The same for trials that one compiled program trains together: rates, ℓ² and data may differ."""
@@ -126,10 +122,12 @@ class Trial:
         )
 
 
-def plan(names: Iterable[str], protocols: Sequence[Protocol], seeds: Sequence[int]) -> list[Trial]:
-    """All trials of some experiments."""
+def plan(
+    names: Iterable[str], protocols: Sequence[Protocol], seeds: Sequence[int], *, share: float = 1.0
+) -> list[Trial]:
+    """All trials of some experiments, each trained for a share of its epochs."""
     return [
-        Trial(name, ALL[name], protocol, model, tuple(seeds))
+        Trial(name, ALL[name], protocol, model, tuple(seeds), share)
         for name in names
         for protocol in protocols
         if protocol in ALL[name].protocols

@@ -1,7 +1,6 @@
 """The paper's numbers beside ours: a table for every experiment, and whether they agree."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import polars as pl
 
 import carom.evaluation.tables as text
 from carom.digits import MISSING, number, signed
-from carom.errors import InputError
 from carom.evaluation.results import Results, wide
 from carom.evaluation.tables import (
     LEVEL,
@@ -74,12 +72,8 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
 
 def experiment_table(fits: pl.DataFrame, experiment: str) -> Table:
     """Every model and protocol of one experiment, the oracle last."""
-    chosen = fits.filter(experiment=experiment)
-    if chosen.is_empty():
-        known = ", ".join(fits["experiment"].unique(maintain_order=True))
-        raise InputError(f"There are no results of {experiment}; there are those of {known}.")
     return tabulate(
-        chosen,
+        fits.filter(experiment=experiment),
         {"model": "model", "protocol": "protocol"},
         {
             "seeds": lambda group: str(group.height),
@@ -214,7 +208,14 @@ def hyperparameter_tables() -> list[Table]:
             "ℓ² of the potential, share of the experiment's": f"{row.l2_share:.3g}",
             "contacts in training": row.contacts,
         }
-        | (_cd_lagrange_facts(row.options) if kind.startswith("cd-lagrange") else {})
+        | (
+            {}
+            if not kind.startswith("cd-lagrange")
+            else {
+                "damping, where learned": row.options.get("damping_form", "definite"),
+                "overlap removed": "where ĉ > ½" if "project_predicted" in row.options else "at contacts",
+            }
+        )
         for kind in HYPERPARAMETERS["text"]
         for protocol in PROTOCOLS
         for row in [HYPERPARAMETERS[protocol][kind]]
@@ -235,25 +236,19 @@ def hyperparameter_tables() -> list[Table]:
     ]
 
 
-def _cd_lagrange_facts(options: dict[str, Any]) -> dict[str, str]:
-    return {
-        "damping, where learned": options.get("damping_form", "definite"),
-        "overlap removed": "where ĉ > ½" if "project_predicted" in options else "at contacts",
-    }
-
-
 def _fields(settings: Any, *left_out: str) -> dict[str, str]:
     """The fields of a dataclass by name."""
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return {
-        name.replace("_", " "): f"{value:.5g}"
-        if isinstance(value, float)
-        else ", ".join(value)
-        if isinstance(value, tuple)
-        else str(value)
-        for name, value in values.items()
+        name.replace("_", " "): _setting(value)
+        for name, value in vars(settings).items()
         if name not in left_out
     }
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _models(fits: pl.DataFrame) -> list[pl.DataFrame]:
@@ -312,16 +307,9 @@ def _percent(value: float) -> str:
 
 
 def _impacts(group: pl.DataFrame) -> str:
-    counts = [text.measured(group, name).sum() for name in ("impacts", *_FAULTS)]
-    highest = text.measured(group, "highest_contact_probability")
-    if highest.is_empty():
-        return MISSING
-    # Sums over seeds; a mean of counts would hide that most seeds are right or all wrong.
-    true, mistimed, missed, spurious = (int(count) for count in counts)
+    found, highest = text.impacts_text(group), text.measured(group, "highest_contact_probability")
     # Where nothing touches, the question is whether the signal stays silent.
-    if true == 0:
-        return f"{spurious} spurious, probability ≤ {text.largest_text(highest)}"
-    return f"{mistimed} / {missed} / {spurious} of {true}"
+    return f"{found}, probability ≤ {text.largest_text(highest)}" if found.endswith("spurious") else found
 
 
 def _order_in_paper(group: pl.DataFrame) -> str:

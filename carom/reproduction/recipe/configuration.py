@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from carom.data.recording import run_from_trajectory
 from carom.errors import find_names
 from carom.estimation import Settings, Touch, TouchSensor
 from carom.integrators import Detection
+from carom.reproduction.experiment_file import read_experiments
 from carom.reproduction.paper.data import HELD_OUT_STARTS, held_out_starts, published_motion
 from carom.reproduction.paper.experiments import EXPERIMENTS as PAPER_EXPERIMENTS
-from carom.systems import AbstractSystem, BentBall, BouncingBall, NewtonsCradle, Pendulum
+from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle
 from carom.training import TrainingSettings
 from carom.types import State, Trajectory
 
@@ -64,14 +66,6 @@ class Experiment:
             detection=self.detection,
         )
 
-    @property
-    def true_restitution(self) -> float | None:
-        """Where it is estimated."""
-        if "restitution" not in self.learn:
-            return None
-        assert isinstance(self.system, BouncingBall | BentBall)
-        return self.system.restitution
-
     def motion(self, system: AbstractSystem, start: State, steps: int | None = None) -> Trajectory:
         """The noise-free motion, of the length of the recording by default."""
         steps = self.steps if steps is None else steps
@@ -102,56 +96,7 @@ class Experiment:
         return noisy
 
 
-_BALL = Experiment("Ball, e = 1 given, floor learned", BouncingBall(radius=0.01), paper="1.9 ± 1.0")
-_CRADLE = Experiment(
-    "Cradle", NewtonsCradle(), learn=(), step_size=0.01, steps=539, noise=0.02,
-    paper="0.4 ± 0.1",
-)  # fmt: skip
-_INELASTIC = Experiment(
-    "Ball, e = 0.7 given", BouncingBall(radius=0.01, restitution=0.7), paper="2.076 (no noise)"
-)
-_PENDULUM = Experiment("Pendulum", Pendulum(), steps=199, paper="0.538")
-_UNKNOWN = replace(
-    _BALL, title="Ball, e unknown", learn=("restitution", "surfaces"), start_given=False,
-    paper="not attempted",
-)  # fmt: skip
-_POSITIONS = replace(_BALL, title="Ball, positions only", velocities=False, paper="not attempted")
-
-EXPERIMENTS: dict[str, Experiment] = {
-    **{
-        f"ball.{truth}.{touch}": replace(_BALL, truth=truth, touch=touch)
-        for truth in ("published", "exact")
-        for touch in ("observed", "inferred", "imperfect")
-    },
-    "ball.exact.inferred.start-unknown": replace(_BALL, start_given=False),
-    "ball.published.inferred.start-unknown": replace(_BALL, truth="published", start_given=False),
-    "inelastic.exact.observed": replace(_INELASTIC, touch="observed"),
-    "inelastic.exact.inferred": _INELASTIC,
-    "cradle.exact.observed": replace(_CRADLE, touch="observed"),
-    "cradle.exact.inferred": _CRADLE,
-    "cradle.exact.inferred.start-unknown": replace(_CRADLE, start_given=False),
-    "cradle.published.inferred": replace(_CRADLE, truth="published", detection="departure"),
-    "pendulum.exact": _PENDULUM,
-    "pendulum.published": replace(_PENDULUM, truth="published", grid_stretch=200 / 199),
-    "pendulum.exact.start-unknown": replace(_PENDULUM, start_given=False),
-    **{
-        f"unknown-e-{e:g}": replace(
-            _UNKNOWN, title=f"Ball, e = {e:g} unknown", system=BouncingBall(radius=0.01, restitution=e)
-        )
-        for e in (0.7, 0.95, 1.0)
-    },
-    "bent": Experiment(
-        "Ball in a bent potential, e = 0.8 unknown", BentBall(restitution=0.8),
-        learn=("restitution", "surfaces"), start_given=False, noise=0.1, oracle=False,
-        paper="not attempted",
-    ),
-    "positions.published": replace(_POSITIONS, truth="published"),
-    "positions.exact": _POSITIONS,
-    **{
-        f"starts.{name}": replace(one, title=f"{one.title}, five starts", runs=5)
-        for name, one in (("ball", _BALL), ("cradle", _CRADLE), ("pendulum", _PENDULUM))
-    },
-}  # fmt: skip
+EXPERIMENTS = read_experiments(Path(__file__).with_name("experiments.toml"), Experiment)
 
 
 # The grid: the ball on exact truth with e = 1 given, over noise, number of recorded bounces and touch.

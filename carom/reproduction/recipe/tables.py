@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 import carom.evaluation.tables as text
@@ -36,7 +36,7 @@ def errors_table(rows: pl.DataFrame) -> Table:
             "mean ± s.e.": _ours(cell("paper_rmse", text.mean_text)),
             "median": _ours(cell("paper_rmse", text.median_text)),
             "oracle: mean": _oracle(cell("paper_rmse", text.average_text)),
-            "impacts: mistimed / missed / spurious of true": _ours(_impacts),
+            "impacts: mistimed / missed / spurious of true": _ours(text.impacts_text),
             "paper": lambda group: EXPERIMENTS[group["experiment"][0]].paper or MISSING,
         },
         caption=f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
@@ -46,9 +46,7 @@ def errors_table(rows: pl.DataFrame) -> Table:
 
 def restitution_table(rows: pl.DataFrame) -> Table:
     """Estimated restitutions: how near, how often inside their interval, how certain, how spread."""
-    truth = {
-        name: one.true_restitution for name, one in EXPERIMENTS.items() if one.true_restitution is not None
-    }
+    truth = {name: one.system.restitution for name, one in EXPERIMENTS.items() if "restitution" in one.learn}
     fits = wide(rows).filter(pl.col("model") == _OURS, pl.col("experiment").is_in(list(truth)))
     true = pl.col("experiment").replace_strict(truth, default=None, return_dtype=pl.Float64)
     fits = fits.with_columns(
@@ -178,17 +176,6 @@ def _entries(*keys: str) -> dict[str, Cell]:
     return {key: _ours(lambda group, key=key: group[key][0]) for key in keys}
 
 
-def _impacts(group: pl.DataFrame) -> str:
-    if not len(text.measured(group, "impacts")):
-        return MISSING
-    mistimed, missed, spurious, true = _totals(group, "mistimed", "missed", "spurious", "impacts")
-    return f"{mistimed} / {missed} / {spurious} of {true}" if true != "0" else f"{spurious} spurious"
-
-
-def _totals(group: pl.DataFrame, *metrics: str) -> list[str]:
-    return [f"{group[metric].sum():.0f}" for metric in metrics]
-
-
 def _ratio_to(oracle: str) -> Cell:
     """Our median held-out error over an oracle's."""
 
@@ -210,7 +197,8 @@ def _deviation(values: pl.Series) -> str:
     return number(float(np.std(values.to_numpy(), ddof=1))) if len(values) > 1 else MISSING
 
 
-COLUMNS = 4
+COLUMNS, COLORS = 4, "cividis"
+"""Colours that serve the colour-blind and are darker where errors are lower: they print in grey."""
 LEAST, GREATEST = 1e-3, 10.0
 """Errors beyond these have the same colour; the printed numbers tell them apart."""
 
@@ -222,63 +210,50 @@ def write_grid_figure(rows: pl.DataFrame, folder: Path) -> list[Path]:
 
 
 def draw_grid(rows: pl.DataFrame) -> Figure:
-    """A map with errors for every learner, and under it one with failures."""
+    """A map for every learner, with the error and the number of seeds with faults in every cell."""
     fits = grid_fits(rows)
-    # A fit went astray where it reports failure, or found a wrong number of bounces in its recording.
-    astray = (pl.col("failed") == 1).fill_null(value=False) | pl.col("miscounted").fill_null(value=False)
     trials = fits.group_by("model", "noise", "bounces", maintain_order=True).agg(
-        error=pl.col("paper_rmse").median(), wrong=(pl.col("off") | astray).sum(), astray=astray.sum()
+        error=pl.col("paper_rmse").median(), wrong=pl.col("off").sum()
     )
-    learners, seeds = trials["model"].unique(maintain_order=True).to_list(), sorted(fits["seed"].unique())
+    learners, seeds = trials.partition_by("model"), sorted(fits["seed"].unique())
     columns = min(COLUMNS, len(learners))
     blocks = math.ceil(len(learners) / columns)
-    figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 4.4 * blocks), layout="constrained")
-    panels = figure.subplots(2 * blocks, columns, squeeze=False)
-    for axes in panels.flat:
+    figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 2.9 * blocks), layout="constrained")
+    panels = figure.subplots(blocks, columns, squeeze=False)
+    for axes in panels.flat[len(learners) :]:
         axes.set_axis_off()
-    # Cividis serves the colour-blind and is darker throughout where it is lower, so that it prints in grey.
-    errors = LogNorm(LEAST, GREATEST), "cividis"
-    # Up to a grey on which black numbers can be read.
-    failures = Normalize(0, 2 * len(seeds)), "Greys"
-    for index, name in enumerate(learners):
-        block, column = divmod(index, columns)
-        upper, lower = panels[2 * block, column], panels[2 * block + 1, column]
-        chosen = trials.filter(model=name)
-        _draw_map(upper, chosen, "error", *errors)
-        _draw_map(lower, chosen, "wrong", *failures)
-        upper.set_title(LEARNERS[name].title)
-        lower.set_xlabel("recorded bounces")
-        if column == 0:
-            upper.set_ylabel("error\nnoise σ / m and m/s")
-            lower.set_ylabel("seeds with faults\nnoise σ / m and m/s")
+    norm = LogNorm(LEAST, GREATEST)
+    for axes, chosen in zip(panels.flat, learners, strict=False):
+        _draw_map(axes, chosen, norm)
+        axes.set(title=LEARNERS[chosen["model"][0]].title, xlabel="recorded bounces")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("noise σ / m and m/s")
     bar = figure.colorbar(
-        ScalarMappable(*errors), ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40
+        ScalarMappable(norm, COLORS), ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40
     )
     bar.set_label("error (paper's RMSE), median of seeds")
     figure.suptitle(
         f"Bouncing ball: forecasts of {FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to "
-        f"{seeds[-1]}.\nFaults: seeds of {len(seeds)} with a bounce missing, spurious or at a wrong sample; "
-        "in brackets those\nwhose fit reports failure or found a wrong number of bounces in its recording",
+        f"{seeds[-1]}.\n"
+        f"In brackets: seeds of {len(seeds)} with a bounce missing, spurious or at a wrong sample",
         fontsize=10,
     )
     return figure
 
 
-def _draw_map(axes: Axes, trials: pl.DataFrame, value: str, norm: Normalize, colors: str) -> None:
-    """Bounces to the right, noise upwards, the number in every cell."""
-    axes.set_axis_on()
+def _draw_map(axes: Axes, trials: pl.DataFrame, norm: LogNorm) -> None:
+    """Bounces to the right, noise upwards."""
     noises, bounces = (trials[key].unique().sort().to_list() for key in ("noise", "bounces"))
     picture = np.full((len(noises), len(bounces)), np.nan)
-    for trial in trials.iter_rows(named=True):
-        row, column = noises.index(trial["noise"]), bounces.index(trial["bounces"])
+    for noise, count, error, wrong in trials.select("noise", "bounces", "error", "wrong").iter_rows():
+        row, column = noises.index(noise), bounces.index(count)
         # A logarithmic scale has no place for 0 nor for infinity.
-        picture[row, column] = number = np.clip(trial[value], 1e-9, 1e9)
-        astray = f" ({trial['astray']})" if trial["astray"] else ""
-        text = _error_text(trial["error"]) if value == "error" else f"{trial['wrong']}{astray}"
-        # Half of either scale can be read in black: the upper one of errors, the lower one of failures.
-        ink = "white" if value == "error" and norm(number) < 0.5 else "black"
-        axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=ink)
-    axes.imshow(picture, norm=norm, cmap=colors, origin="lower", aspect="auto")
+        picture[row, column] = shown = np.clip(error, 1e-9, 1e9)
+        # The upper half of the scale can be read in black.
+        ink = "white" if norm(shown) < 0.5 else "black"
+        words = f"{_error_text(error)}\n({wrong})"
+        axes.text(column, row, words, ha="center", va="center", fontsize=7.5, color=ink)
+    axes.imshow(picture, norm=norm, cmap=COLORS, origin="lower", aspect="auto")
     axes.set_xticks(range(len(bounces)), [str(count) for count in bounces])
     axes.set_yticks(range(len(noises)), [f"{noise:g}" for noise in noises])
     axes.tick_params(length=0)

@@ -10,8 +10,8 @@ from PIL import Image
 from carom.errors import InputError
 from carom.evaluation.results import Results
 from carom.evaluation.tables import markdown
-from carom.reproduction.paper.figures import write_figures
-from carom.reproduction.paper.panels import load_errors, load_trials
+from carom.reproduction.paper.figures import write_figure
+from carom.reproduction.paper.panels import load_trials
 from carom.reproduction.paper.tables import (
     experiment_table,
     fits_of,
@@ -34,8 +34,8 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 def figures(trials: tuple[Path, Results], tmp_path_factory: pytest.TempPathFactory) -> Path:
     figures = tmp_path_factory.mktemp("results") / "figures"
     figures.mkdir()
-    fits = fits_of(trials[1].rows)
-    written = write_figures(fits.filter(protocol="text"), trials[0], figures)
+    fits = fits_of(trials[1].rows).filter(protocol="text")
+    written = [write_figure(part, trials[0], figures) for part in fits.partition_by("experiment")]
     assert sorted(path.stem for path in written) == FIGURES
     return figures
 
@@ -58,9 +58,8 @@ def test_trials_are_in_the_order_of_the_paper(trials: tuple[Path, Results]):
     assert list(fits["experiment"].unique(maintain_order=True)) == [
         *dict.fromkeys(name for name, _ in ERRORS)
     ]
-    group = load_trials(fits, folder, "ball", "text")
-    assert list(group) == ["CD-Lagrange", "CD-Lagrange (no touch)", "ResNet", "ResNetContact"]
-    assert list(load_errors(fits, "ball", "text")) == [*group, "oracle"]
+    group = load_trials(fits.filter(experiment="ball", protocol="text"), folder)
+    assert list(group) == ["CD-Lagrange", "CD-Lagrange (no touch)", "ResNet", "ResNetContact", "oracle"]
     assert group["CD-Lagrange"].median_index == 1
     assert group["ResNetContact"].median_index == 0
 
@@ -87,4 +86,4 @@ def test_unreadable_arrays_are_named(tmp_path: Path):
     path = tmp_path / "ball.text.CD-Lagrange.npz"
     path.write_bytes(b"PK")
     with pytest.raises(InputError, match=r"ball\.text\.CD-Lagrange\.npz"):
-        load_trials(fits, tmp_path, "ball", "text")
+        load_trials(fits.filter(experiment="ball", protocol="text"), tmp_path)

@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 from carom.digits import number
-from carom.errors import InputError
 from carom.evaluation.tables import markdown, mean_text, summarize, welch
 from carom.reproduction.paper.experiments import ALL, PROTOCOLS
 from carom.reproduction.paper.tables import (
@@ -76,11 +75,6 @@ def test_summary_compares_on_both_sides(fits: pl.DataFrame):
     assert cells(without, "Bouncing ball (Figure 5)")[2:4] == ["0.067 / 7.578", "0.0500 / 8.00"]
     assert cells(energy, "Bouncing ball (Table 1)", "ResNet")[2:] == ["−10.0 % [−20.0 %, +0 %]"]
     assert not any("ℓ²" in markdown(table) for table in tables)
-
-
-def test_unknown_experiment_is_refused(fits: pl.DataFrame):
-    with pytest.raises(InputError, match="no results of billiards"):
-        experiment_table(fits, "billiards")
 
 
 def test_findings_count_rows_and_comparisons(fits: pl.DataFrame):
