@@ -39,7 +39,7 @@ from carom.models import AbstractModel, CDLagrangeNetwork, Forecast, forecast, f
 from carom.reproduction.paper.data import motion_of, record
 from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE, REPORTED_SEED, Protocol
 from carom.reproduction.paper.run import Trial, paper_tasks, plan, untrained
-from carom.storage.result_file import write_arrays
+from carom.storage.result_file import read_arrays, write_arrays
 from carom.systems import BouncingBall
 from carom.training import TrainingSettings, train_many
 from carom.types import State, Trajectory
@@ -253,19 +253,19 @@ def values(model_path: Path) -> dict[str, np.ndarray]:
 def measure_agreement(known: tuple[Path, Path] | None) -> dict[str, Any]:
     """Largest differences between this device and a CPU: this machine's, or the one that wrote `known`."""
     with tempfile.TemporaryDirectory() as folder:
-        model, other = known or (Path(folder) / "model.safetensors", Path(folder) / "values.npz")
+        model, other = known or (Path(folder) / "model.safetensors", Path(folder) / "values.safetensors")
         if known is None:
             command = [sys.executable, "-m", "benchmarks.gpu", "--values", str(model), str(other)]
             subprocess.run(command, check=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
         here = values(model)
-        with np.load(other) as there:
-            difference = {
-                "forecast": float(np.abs(here["forecast"] - there["forecast"]).max()),
-                "training": float(np.abs(here["training"] / there["training"] - 1).max()),
-                "parameters": float(
-                    np.max(np.abs(here["parameters"] - there["parameters"])[:, 0] / there["parameters"][:, 1])
-                ),
-            }
+        there = read_arrays(other)
+        difference = {
+            "forecast": float(np.abs(here["forecast"] - there["forecast"]).max()),
+            "training": float(np.abs(here["training"] / there["training"] - 1).max()),
+            "parameters": float(
+                np.max(np.abs(here["parameters"] - there["parameters"])[:, 0] / there["parameters"][:, 1])
+            ),
+        }
     return {
         name: {"difference": value, "tolerance": TOLERANCES[name], "within": value <= TOLERANCES[name]}
         for name, value in difference.items()

@@ -28,7 +28,7 @@ def measure(cache: Path, out: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/reproduce-time.json"))
     parser.add_argument("--cold-only", action="store_true")
     options = parser.parse_args()

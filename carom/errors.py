@@ -1,5 +1,6 @@
 """The one exception that reaches a user as a sentence."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
@@ -18,6 +19,16 @@ class SettingsError(InputError):
     """Settings that cannot be used. Its message names fields in backquotes: `learning_rate`; the command line
     shows the options instead: --learning-rate.
     """
+
+
+def as_options(message: str) -> str:
+    """A message that names fields in backquotes, with the options of the command line in their place.
+
+    Example:
+        >>> as_options("`learning_rate` must be positive, but it is 0.")
+        '--learning-rate must be positive, but it is 0.'
+    """
+    return re.sub(r"`([a-z0-9_.]+)`", lambda field: "--" + field[1].replace("_", "-"), message)
 
 
 def require_choice(name: str, value: object, choices: Any) -> None:

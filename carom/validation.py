@@ -34,16 +34,16 @@ def require_valid(settings: Any, *, within: str = "") -> None:
         carom.errors.SettingsError: `epochs` must be a number of at least 1, but it is 0.
     """
     for name in declared_types(type(settings)):
-        require_value(type(settings), name, getattr(settings, name), within=within)
+        valid_value(type(settings), name, getattr(settings, name), within=within)
 
 
-def require_value(declaration: type, name: str, value: Any, *, within: str = "") -> None:
-    """Refuse a value of one field of a dataclass outside the bounds and choices of its annotation."""
+def valid_value(declaration: type, name: str, value: Any, *, within: str = "") -> Any:
+    """A value of one field of a dataclass, refused outside the bounds and choices of its annotation."""
     checker = _checker(declaration, name)
     if checker is None or value is None:
-        return
+        return value
     try:
-        checker.validate_python(value)
+        return checker.validate_python(value)
     except ValidationError as error:
         place = f"{within}.{name}" if within else name
         wanted = in_words(error.errors(include_url=False)[0])
@@ -79,6 +79,7 @@ _WORDS = {
     "string_too_short": "text in quotes",
     "tuple_type": "a list",
     "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
     "greater_than": "a number greater than {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number less than {lt}",
@@ -92,7 +93,7 @@ _WORDS = {
 def _checker(declaration: type, name: str) -> TypeAdapter | None:
     kind, bounds = declared_types(declaration)[name]
     # Others, such as nested settings, check themselves; lax, as NumPy's numbers are welcome.
-    if kind not in (int, float) and get_origin(kind) is not Literal:
+    if kind not in (int, float) and get_origin(kind) not in (Literal, tuple):
         return None
     accepted: Any = Annotated[kind, "bounds", *bounds]
     return TypeAdapter(accepted, config=ConfigDict(allow_inf_nan=False))

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 
-from carom.errors import InputError, SettingsError
+from carom.errors import InputError, SettingsError, as_options
 from carom.stopping import discard_output, end_process, quiet_interruption
 from carom.version import __version__
 
@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if sys.stdout is not None:  # a process may be started without
                 sys.stdout.flush()
     except InputError as error:
-        print(f"carom: {_sentence(error)}", file=sys.stderr)
+        message = as_options(str(error)) if isinstance(error, SettingsError) else str(error)
+        print(f"carom: {message}", file=sys.stderr)
         leave(2)
     except KeyboardInterrupt:
         continues = " The same command continues." if arguments and arguments[0] in RESUMED else ""
@@ -107,20 +108,11 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
 def _skip_autotuning() -> None:
     """Compile for a GPU without timing alternative kernels, unless the user has given XLA flags.
 
-    Products of small networks gain nothing by it, and sixteen processes that share a GPU, each timing kernels
-    while the others do, compile three times as long.
+    The products of small networks gain nothing by it, and sixteen processes that share a GPU and time kernels
+    on it at once compile three times as long.
     """
     if any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")
-
-
-def _sentence(error: InputError) -> str:
-    """The message of an error; where it names settings, with the options of the command line."""
-    if not isinstance(error, SettingsError):
-        return str(error)
-    from carom.cli.arguments import as_options  # slow, and loaded by now
-
-    return as_options(str(error))
 
 
 def _command(name: str) -> Callable[..., None]:

@@ -1,28 +1,53 @@
 """Checks of what users type, before any work begins."""
 
-import re
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import jax.numpy as jnp
+import tyro
 
-from carom.errors import InputError
+from carom.errors import InputError, require_seed
+from carom.mechanics import Scene
 from carom.storage.input_file import complaint, shown
 from carom.types import State
 
 MAXIMUM_STEPS = 10_000_000
-_MAXIMUM_NUMBER = 1e38
-"""States are in single precision, whose numbers end at 3.4e38."""
 
 
-def as_options(message: str) -> str:
-    """A message that names fields in backquotes, with the options of the command line in their place.
+@dataclass(frozen=True)
+class CommonOptions:
+    """What commands have in common.
 
-    Example:
-        >>> as_options("`learning_rate` must be positive, but it is 0.")
-        '--learning-rate must be positive, but it is 0.'
+    Args:
+        seed: Seed of whatever is random.
+        json: Print one JSON object instead of sentences and tables.
     """
-    return re.sub(r"`([a-z0-9_.]+)`", lambda field: "--" + field[1].replace("_", "-"), message)
+
+    seed: int = 0
+    json: bool = False
+
+    def __post_init__(self):
+        require_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class CommonOptionsOfWriters(CommonOptions):
+    """What commands that write files have in common.
+
+    Args:
+        overwrite: Replace files that exist.
+    """
+
+    overwrite: bool = False
+
+
+Common = Annotated[CommonOptions, tyro.conf.arg(name="")]
+WriterCommon = Annotated[CommonOptionsOfWriters, tyro.conf.arg(name="")]
+MAXIMUM_NUMBER = 1e38
+"""States are in single precision, whose numbers end at 3.4e38."""
 
 
 def require_output(path: Path, *, overwrite: bool) -> None:
@@ -35,37 +60,25 @@ def require_output(path: Path, *, overwrite: bool) -> None:
 
 
 def parse_numbers(text: str, *, option: str, count: int | None = None) -> tuple[float, ...]:
-    """Numbers separated by commas; `count` is how many there should be, where that is known."""
+    """Numbers separated by commas; `count` is how many there must be, where that is known."""
     try:
-        return tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
-        wanted = "them" if count is None else str(count)
-        problem = f"“{shown(text)}” is not a list of numbers; separate {wanted} by commas"
-        raise InputError(f"{option}: {problem}.") from None
-
-
-def parse_state(text: str, *, bodies: int, dimension: int, option: str) -> State:
-    """Positions then velocities, separated by commas."""
-    # Positions then velocities, as everywhere.
-    count = 2 * bodies * dimension
-    numbers = list(parse_numbers(text, option=option, count=count))
-    if len(numbers) != count:
+        raise InputError(
+            f"{option}: “{shown(text)}” is not a list of numbers; separate them by commas."
+        ) from None
+    if count is not None and len(numbers) != count:
         raise InputError(f"{option}: {len(numbers)} numbers were given, but {count} are needed.")
-    state = state_from_numbers(numbers, bodies=bodies, dimension=dimension)
-    if state is None:
-        raise InputError(f"{option}: every number must be finite and smaller than {_MAXIMUM_NUMBER:g}.")
-    return state
+    if not all(abs(number) < MAXIMUM_NUMBER for number in numbers):
+        raise InputError(f"{option}: every number must be finite and smaller than {MAXIMUM_NUMBER:g}.")
+    return numbers
 
 
-def state_from_numbers(numbers: object, *, bodies: int, dimension: int) -> State | None:
-    """A state from positions then velocities; None unless that is a list of as many finite numbers."""
-    size, shape = bodies * dimension, (bodies, dimension)
-    # Also for starts that are stored in model files, where anything may stand.
-    if not isinstance(numbers, list) or len(numbers) != 2 * size or not all(map(_is_number, numbers)):
-        return None
-    values = jnp.array([float(number) for number in numbers])
-    return State(values[:size].reshape(shape), values[size:].reshape(shape))
+def parse_state(text: str, scene: Scene, *, option: str) -> State:
+    """Positions then velocities of all bodies, separated by commas."""
+    return state_of(parse_numbers(text, option=option, count=2 * scene.coordinates), scene)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAXIMUM_NUMBER
+def state_of(numbers: Sequence[float], scene: Scene) -> State:
+    """A state from positions then velocities."""
+    return State(*jnp.array(numbers).reshape(2, scene.bodies, scene.dimension))

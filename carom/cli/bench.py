@@ -7,9 +7,9 @@ import tyro
 
 from carom.bench.cases import NAMES
 from carom.bench.run import compare, fit_table, model_table, read_bench, run_bench
-from carom.cli.arguments import require_output
+from carom.cli.arguments import WriterCommon, require_output
 from carom.cli.output import print_json, print_table, progress
-from carom.errors import find_names, require_seed
+from carom.errors import find_names
 
 
 def bench(
@@ -18,9 +18,7 @@ def bench(
     against: Path | None = None,
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME …")] = (),
     quick: bool = False,
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    common: WriterCommon,
 ) -> None:
     """Measure training, forecasts and whole fits: the same work for every model and both recipes.
 
@@ -34,20 +32,16 @@ def bench(
         against: A stored run to compare with, as ratios; greater than 1 is better than it was.
         only: Cases, by how their names begin.
         quick: Do much less work, to see that everything runs; the numbers mean little.
-        overwrite: Replace the JSON file if it exists.
-        seed: Unused; every command takes it.
-        json: Print one JSON object instead of tables.
     """
-    require_seed(seed)
     # Before minutes of measuring, not after.
     find_names(only, NAMES, kind="case")
     stored = None if against is None else read_bench(against)
     if out is not None:
-        require_output(out, overwrite=overwrite)
+        require_output(out, overwrite=common.overwrite)
     with progress("measuring") as report:
         results = run_bench(only, out=out, quick=quick, progress=report)
     ratios, differences = (None, []) if stored is None else compare(results, stored)
-    if json:
+    if common.json:
         document = results.header | {"rows": results.rows.select("experiment", "metric", "value").to_dicts()}
         if ratios is not None:
             document["against"] = {

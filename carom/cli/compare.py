@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from carom.cli.arguments import require_output
+from carom.cli.arguments import WriterCommon, require_output
 from carom.cli.output import print_json, print_table, progress
 from carom.data import read_described
 from carom.data.io.formats import MAXIMUM_BYTES
-from carom.errors import require_range, require_seed
+from carom.errors import require_range
 from carom.estimation import Settings
 from carom.evaluation.compare import rank_models, ranking_table, write_ranking
 from carom.execution.tasks import checkpoint_directory
@@ -37,9 +37,7 @@ def compare(
     touch: Literal["observed", "inferred", "imperfect"] = "inferred",
     hidden: int = 500,
     settings: Annotated[TrainingArguments, tyro.conf.OmitArgPrefixes] = TrainingArguments(),  # noqa: B008
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    common: WriterCommon,
 ) -> None:
     """Fit every model to the same part of a recording and rank them by their forecasts of the rest.
 
@@ -58,16 +56,12 @@ def compare(
         touch: How the recipe carom uses the touch columns; the paper's takes them as perfect.
         hidden: Units in the hidden layer of the paper's models.
         settings: The hyperparameters of the recipe paper.
-        overwrite: Replace the JSON file if it exists.
-        seed: Seed of the initial weights and of the order of minibatches.
-        json: Print one JSON object instead of a table.
     """
-    require_seed(seed)
     require_range("--hidden", hidden, 1, 100_000)
     require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     # Beside the recording, as `carom init` does with the system file.
     out = out or recording.with_suffix(".compare.json")
-    require_output(out, overwrite=overwrite)
+    require_output(out, overwrite=common.overwrite)
     data, description = read_described(recording, system)
     ours = recipe_settings(Settings(touch=touch), recording, description.learn)
     # The paper's recipe knows no imperfect touch: it takes all of it, or none.
@@ -80,15 +74,15 @@ def compare(
             paper=paper,
             learn=description.learn,
             hidden=hidden,
-            seed=seed,
+            seed=common.seed,
             progress=report,
             checkpoints=checkpoint_directory(out),
         )
-    stated = {"carom": asdict(ours), "paper": asdict(paper), "hidden": hidden, "seed": seed}
+    stated = {"carom": asdict(ours), "paper": asdict(paper), "hidden": hidden, "seed": common.seed}
     write_ranking(split, ranked, out, recording=data, settings=stated | {"hold_out": hold_out})
     # Only after the result is on disk: a killed command continues from them.
     shutil.rmtree(checkpoint_directory(out), ignore_errors=True)
-    if json:
+    if common.json:
         print_json({"out": str(out), "errors": {row.model: row.error for row in ranked}})
         return
     table = ranking_table(ranked, split)

@@ -2,28 +2,25 @@
 
 from pathlib import Path
 
+from carom.cli.arguments import Common
 from carom.cli.output import print_json, print_table, progress
-from carom.errors import require_seed
 from carom.evaluation.results import wide
 from carom.reproduction.demo import demo_table, run_demo
 from carom.storage.atomic import make_folder
 
 
-def demo(*, out: Path = Path("demo"), seed: int = 0, json: bool = False) -> None:
+def demo(*, out: Path = Path("demo"), common: Common) -> None:
     """Learn a bouncing ball from noisy data without touch, beside the paper's recipe with touch.
 
     Example: carom demo --out demo
 
     Args:
         out: Folder for the figure and the numbers (demo.json).
-        seed: Seed of noise, initial weights and minibatches.
-        json: Print one JSON object instead of a table.
     """
-    require_seed(seed)
     make_folder(out)
     with progress("training") as report:
-        rows, words, figure = run_demo(out, seed=seed, progress=report)
-    if json:
+        rows, words, figure = run_demo(out, seed=common.seed, progress=report)
+    if common.json:
         found = wide(rows).select("model", "error", "on_time", "bounces", "seconds").to_dicts()
         print_json({"rows": found, "parameters": list(words), "figure": str(figure)})
         return

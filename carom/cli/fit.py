@@ -87,20 +87,17 @@ def fit(
     if json:
         errors = {"held_out_error": held_out, "textbook_error": None if rival is None else rival.error}
         print_json({"run": str(out), "failed": failed, **found, **errors, "seconds": result.seconds})
-        if failed:
-            sys.exit(1)
-        return
-    title = f"{plan.path}: {found.get('stepper', found['model'])}"
-    print_table(title, ("", "value"), [*summary, *scored, ("seconds", result.seconds)])
-    for note in notes:
-        print(f"Note: {note}")
-    if isinstance(result, Fit):
-        print(f"Written to {out}. Look at it with: carom report {out}")
-        if failed:
-            sys.exit(1)
     else:
-        start = "" if plan.recording.has_velocity else " --start <positions,velocities>"
-        print(f"Written to {out}. Forecast with: carom forecast {out}{start} --out forecast.csv")
+        title = f"{plan.path}: {found.get('stepper', found['model'])}"
+        print_table(title, ("", "value"), [*summary, *scored, ("seconds", result.seconds)])
+        for note in notes:
+            print(f"Note: {note}")
+        print(f"Written to {out}. Look at it with: carom report {out}")
+        if not failed:
+            start = "--end" if isinstance(result, Fit) else "--start <positions,velocities>"
+            print(f"Forecast with: carom forecast {out} {start} --out forecast.csv")
+    if failed:
+        sys.exit(1)
 
 
 Summary = tuple[dict[str, Any], list[tuple[str, object]], tuple[str, ...]]

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import MAXIMUM_STEPS, parse_state, require_output, state_from_numbers
+from carom.cli.arguments import MAXIMUM_STEPS, WriterCommon, parse_state, require_output, state_of
 from carom.cli.output import print_json
 from carom.data import write_recording
-from carom.errors import InputError, require_range, require_seed
+from carom.errors import InputError, require_range
 from carom.evaluation.forecasts import forecast_ends, forecast_states, read_past
 from carom.fits import load_fit_directory, load_fitted_model, noise_from_notes
 
@@ -23,9 +23,7 @@ def forecast(
     recording: Path | None = None,
     system: Path | None = None,
     steps: int = 500,
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    common: WriterCommon,
 ) -> None:
     """Forecast positions, velocities and touch with a fitted model, and write them with credible bands.
 
@@ -44,13 +42,9 @@ def forecast(
         recording: Start from the end of every run of this recording.
         system: The system file of that recording, by default the .toml beside it if there is one.
         steps: Steps to forecast.
-        overwrite: Replace the forecast if it exists.
-        seed: Seed of the samples of last states.
-        json: Print one JSON object instead of a sentence.
     """
-    require_seed(seed)
     require_range("--steps", steps, 1, MAXIMUM_STEPS)
-    require_output(out, overwrite=overwrite)
+    require_output(out, overwrite=common.overwrite)
     if bool(start) + end + (recording is not None) > 1:
         raise InputError("--start, --end and --recording exclude each other; keep one.")
     if system is not None and recording is None:
@@ -63,22 +57,21 @@ def forecast(
         past = saved.recording if recording is None else read_past(recording, system, model)  # pyright: ignore
         # Another recording may come from another sensor; its noise is estimated anew.
         noise = noise_from_notes(notes) if end else None
-        ahead = forecast_ends(model, past, steps, posterior=posterior, noise=noise, seed=seed)
+        ahead = forecast_ends(model, past, steps, posterior=posterior, noise=noise, seed=common.seed)
     else:
-        shape: dict[str, int] = {"bodies": model.scene.bodies, "dimension": model.scene.dimension}
-        first = state_from_numbers(notes.get("start"), **shape)
-        states = [parse_state(text, **shape, option="--start") for text in start]
-        if not states and first is not None:
-            states = [first]
+        states = [parse_state(text, model.scene, option="--start") for text in start]
         if not states:
-            raise InputError(f"{fit}: the initial state of the recording is not known; give --start.")
+            noted = notes.get("start", ())
+            if len(noted) != 2 * model.scene.coordinates:
+                raise InputError(f"{fit}: the initial state of the recording is not known; give --start.")
+            states = [state_of(noted, model.scene)]
         ahead = forecast_states(model, states, steps, posterior=posterior)
     # A file of infinities would be read by nothing, and drawn by nothing.
     if not ahead.finite:
         raise InputError(f"{fit}: the forecast diverges; forecast fewer steps or fit again.")
     write_recording(ahead.recording, out, further=ahead.bands)
     touching, members, runs = ahead.touching_samples, ahead.members, len(ahead.recording.runs)
-    if json:
+    if common.json:
         values = {"forecast": str(out), "steps": steps, "touching_samples": touching, "members": members}
         print_json(values | ({"runs": runs} if runs > 1 else {}))
         return

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import require_output
+from carom.cli.arguments import WriterCommon, require_output
 from carom.cli.output import print_json
 from carom.data import write_system_file
 from carom.data.io.formats import MAXIMUM_BYTES
 from carom.digits import counted
-from carom.errors import require_seed
 from carom.estimation.system_inference import InferredSystem, infer_system
 from carom.mechanics import Pair, Wall
 from carom.storage.input_file import complaint, require_file, shown
@@ -22,9 +21,7 @@ def init(
     /,
     *,
     out: Path | None = None,
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    common: WriterCommon,
 ) -> None:
     """Infer a system file from a recording and write it with comments, guesses marked as guesses.
 
@@ -37,20 +34,16 @@ def init(
     Args:
         recording: What was measured: .csv, .parquet or .npz, one row per sample.
         out: The system file, by default the .toml beside the recording.
-        overwrite: Replace the system file if it exists.
-        seed: Unused, as nothing here is random; every command takes it.
-        json: Print one JSON object instead of sentences.
     """
-    require_seed(seed)
     require_file(recording, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     out = out or recording.with_suffix(".toml")
     if out == recording:
         raise complaint(recording, "this is a system file; a recording ends in .csv, .parquet or .npz")
-    require_output(out, overwrite=overwrite)
+    require_output(out, overwrite=common.overwrite)
     inferred = infer_system(recording)
     write_system_file(inferred.system_file, out)
     command = _next_command(inferred, recording, out)
-    if not json:
+    if not common.json:
         _print_sentences(inferred, recording, out)
         print(f"Continue with: {command}")
         return

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from carom.cli.arguments import Common
 from carom.cli.output import print_json, print_table, progress
 from carom.errors import require_range, require_seed
 from carom.execution.executor import available_cores
@@ -26,8 +27,7 @@ def reproduce(
     protocol: Protocol | Literal["all"] = "all",
     ablations: bool = False,
     quick: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    common: Common,
 ) -> None:
     """Run the paper's experiments or ours again: results, tables and figures.
 
@@ -37,7 +37,7 @@ def reproduce(
     (states, contacts and parameters of the same systems estimated together, without touch too), grid (the
     ball over noise, bounces and touch, with the paper's models and the oracle), bodies (many bodies in one to
     three dimensions) or measured (measured recordings). Further names restrict paper, recipe and grid. The
-    same command continues a killed run.
+    same command continues a killed run. --seed is added to the first seed.
 
     Args:
         names: A subject, then experiments by the beginning of their names (pendulum, ball, cradle, …), or
@@ -53,25 +53,22 @@ def reproduce(
             all three.
         ablations: Also run ablations and claims (most under the published protocol alone).
         quick: Two per cent of the training, and few trials of the grid, to see that everything works.
-        seed: Added to the first seed; every command takes it.
-        json: Print one JSON object instead of a table.
     """
     require_range("--runs", runs, 1, 1000)
     workers = min(16, len(available_cores())) if workers is None else workers
     require_range("--workers", workers, 1, 64)
-    require_seed(seed)
     name, names = (names[0], names[1:]) if names and names[0] in SUBJECTS else ("paper", names)
     first = SUBJECTS[name].first_seed if first_seed is None else first_seed
     require_seed(first, "--first-seed")
     # Every run has the next seed; the last must still be one.
-    require_seed(first + seed + runs - 1, "The last seed")
-    seeds = range(first + seed, first + seed + runs)
+    require_seed(first + common.seed + runs - 1, "The last seed")
+    seeds = range(first + common.seed, first + common.seed + runs)
     request = Request(names, seeds, protocol, ablations, quick, data, workers)
     started = time.monotonic()
     with progress("reproducing") as report:
         results = run(name, request, out, progress=report)
     file = out / SUBJECTS[name].file
-    if json:
+    if common.json:
         seconds = time.monotonic() - started
         print_json({"results": str(file), "rows": results.rows.height, "seconds": seconds})
         return

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import require_output
+from carom.cli.arguments import WriterCommon, require_output
 from carom.cli.output import print_json
 from carom.data import read_described
-from carom.errors import InputError, require_range, require_seed
+from carom.errors import InputError, require_range
 from carom.plotting.scenes import write_run_picture
 from carom.storage.input_file import shown
 
@@ -21,9 +21,7 @@ def show(
     system: Path | None = None,
     run: int = 1,
     title: str = "",
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    common: WriterCommon,
 ) -> None:
     """Draw a run of a recording or of a forecast: bodies, walls and trails, or an animation of them.
 
@@ -38,14 +36,10 @@ def show(
         system: The system file; by default the one beside the recording, with the same name and .toml.
         run: The run to draw, counted from 1.
         title: The title above the picture.
-        overwrite: Replace the picture if it exists.
-        seed: Unused, as nothing here is random; every command accepts it.
-        json: Print one JSON object instead of a sentence.
     """
-    require_seed(seed)
     if out.suffix not in (".png", ".gif"):
         raise InputError(f"{out}: a picture needs the suffix .png, or .gif for an animation.")
-    require_output(out, overwrite=overwrite)
+    require_output(out, overwrite=common.overwrite)
     read, described = read_described(recording, system)
     require_range("--run", run, 1, len(read.runs))
     chosen, label = read.runs[run - 1], read.labels[run - 1]
@@ -53,7 +47,7 @@ def show(
     if described.scene.dimension > 3:
         raise InputError(f"{recording}: bodies in {described.scene.dimension} dimensions cannot be drawn.")
     write_run_picture(chosen, described.scene, out, title=title)
-    if json:
+    if common.json:
         print_json({"picture": str(out), "run": run, "samples": len(chosen)})
     else:
         named = "" if label in (str(run - 1), str(run)) else f" ({shown(label)})"

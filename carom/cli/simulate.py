@@ -10,15 +10,16 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 import tyro
 
-from carom.cli.arguments import MAXIMUM_STEPS, parse_numbers, parse_state, require_output
+from carom.cli.arguments import MAXIMUM_STEPS, WriterCommon, parse_numbers, parse_state, require_output
 from carom.cli.output import print_json
 from carom.data import Camera, SystemFile, Truth, film, read_camera, write_recording, write_system_file
 from carom.data import simulate as simulate_system
+from carom.data.io.recording_file import table_format
 from carom.digits import counted
-from carom.errors import InputError, require_range, require_seed
+from carom.errors import InputError, require_range
 from carom.forces import QuadraticDrag
 from carom.mechanics import Projection
-from carom.storage.input_file import complaint, shown
+from carom.storage.input_file import shown
 from carom.systems import (
     SYSTEMS,
     AbstractBoxedBalls,
@@ -97,9 +98,7 @@ def simulate(
     parameters: tyro.conf.OmitArgPrefixes[SystemOptions] = SystemOptions(),  # noqa: B008
     runs: int | None = None,
     speed: float | None = None,
-    overwrite: bool = False,
-    seed: int = 0,
-    json: bool = False,
+    common: WriterCommon,
 ) -> None:
     """Record a known system, with noise, and write its system file beside the recording.
 
@@ -123,38 +122,33 @@ def simulate(
         parameters: Parameters of the system.
         runs: Number of random starts of billiards or box, 1 by default.
         speed: Root mean square of the speeds of such starts, 1 by default.
-        overwrite: Replace the recording and the system file if they exist.
-        seed: Seed of the noise and of random starts.
-        json: Print one JSON object instead of sentences.
     """
-    require_seed(seed)
     steps = _SAMPLING[system][0] if steps is None else steps
     require_range("--steps", steps, 1, MAXIMUM_STEPS)
     truth_system = build_system(system, parameters)
-    starts = start_states(truth_system, start, runs=runs, speed=speed, seed=seed)
-    truth_system = as_in_laboratory(truth_system, parameters, seed=seed)
+    starts = start_states(truth_system, start, runs=runs, speed=speed, seed=common.seed)
+    truth_system = as_in_laboratory(truth_system, parameters, seed=common.seed)
     filming = _camera(camera, plain=not noise and step_size is None and truth == "exact")
-    if out.suffix == ".toml":
-        raise complaint(out, "the recording needs another suffix; .toml is for the system file beside it")
-    require_output(out, overwrite=overwrite)
+    require_output(out, overwrite=common.overwrite)
+    table_format(out)  # before any work
     system_file = out.with_suffix(".toml")
-    require_output(system_file, overwrite=overwrite)
+    require_output(system_file, overwrite=common.overwrite)
     step_size = _SAMPLING[system][1] if step_size is None else step_size
     sampling: dict[str, Any] = {"steps": steps, "step_size": step_size}
     with warnings.catch_warnings(record=True) as caught:  # shown only if the motion is not refused
         if filming is not None:
-            recording = film(truth_system, filming, frames=steps + 1, starts=starts, seed=seed)
+            recording = film(truth_system, filming, frames=steps + 1, starts=starts, seed=common.seed)
         else:
             sampling |= {"velocity_grid": velocity_grid, "projection": projection}
             recording = simulate_system(
-                truth_system, **sampling, starts=starts, truth=truth, noise=noise, seed=seed
+                truth_system, **sampling, starts=starts, truth=truth, noise=noise, seed=common.seed
             )
     for warning in caught:
         print(f"carom: {warning.message}", file=sys.stderr)
     assert recording.scene is not None
     write_recording(recording, out)
     write_system_file(SystemFile(recording.scene), system_file)
-    if json:
+    if common.json:
         return print_json({"recording": str(out), "system": str(system_file), "samples": recording.samples})
     written, described = (shown(file, length=1000) for file in (out, system_file))
     count = f"{counted(len(recording.runs), 'run')}, {recording.samples} samples"
@@ -224,18 +218,17 @@ def start_states(
 
 
 def _start_state(text: str, system: AbstractSystem) -> State:
-    geometry = system.geometry
-    state = parse_state(text, bodies=geometry.bodies, dimension=geometry.dimension, option="--start")
-    if (np.asarray(geometry.gap(state.position)) < 0).any():
+    state = parse_state(text, system.scene(), option="--start")
+    if (np.asarray(system.geometry.gap(state.position)) < 0).any():
         raise InputError(f"--start {text}: bodies overlap there, or lie inside a wall; move them apart.")
     return state
 
 
 def _box(default: AbstractBoxedBalls, options: SystemOptions) -> dict[str, tuple[float, ...]]:
     """Size, radii and masses of equal balls in a box, or of balls with different masses."""
-    masses = () if options.masses is None else parse_numbers(options.masses, option="--masses")
-    if masses and options.balls not in (None, len(masses)):
-        raise InputError(f"--masses: {len(masses)} masses were given for {options.balls} balls.")
+    masses = ()
+    if options.masses is not None:
+        masses = parse_numbers(options.masses, option="--masses", count=options.balls)
     count = len(masses) or options.balls or len(default.radii)
     size = default.size
     if options.dimension is not None:
@@ -243,10 +236,8 @@ def _box(default: AbstractBoxedBalls, options: SystemOptions) -> dict[str, tuple
         *_, width, height = (default.size[0], *default.size)
         size = (width,) * (options.dimension - 1) + (height,)
     if options.size is not None:
-        size = parse_numbers(options.size, option="--size")
-        if len(size) not in ((1, 2, 3) if options.dimension is None else (options.dimension,)):
-            wanted = "1 to 3" if options.dimension is None else options.dimension
-            raise InputError(f"--size: {len(size)} numbers were given, but {wanted} are needed.")
+        size = parse_numbers(options.size, option="--size", count=options.dimension)
+        require_range("--dimension", len(size), 1, 3)
         if not all(0 < extent < 1e6 for extent in size):
             raise InputError(f"--size: every number must lie between 0 and a million, but it is {size}.")
     radius = fitting_radius(count, size, most=max(default.radii))

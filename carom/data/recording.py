@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from carom.data.steps import constant_step
 from carom.errors import InputError
 from carom.mechanics import Scene
-from carom.notebook import curves, table
+from carom.notebook import table
 from carom.types import State, Trajectory
 
 Channel = Literal["position", "velocity"]
@@ -89,7 +89,6 @@ class Recording:
             )
 
     def _repr_html_(self) -> str:
-        first = self.runs[0]
         channels = ["positions", "velocities"][: 2 if self.has_velocity else 1]
         rows = [
             ("runs", f"{len(self.runs)}, {self.samples} samples in all"),
@@ -98,9 +97,7 @@ class Recording:
             ("channels", ", ".join(channels + ["touch"] * self.has_touch)),
             ("may touch", "unknown: no scene" if self.scene is None else f"{self.scene.contacts} contact(s)"),
         ]
-        positions = first.position.reshape(len(first), -1)
-        picture = curves(first.time, positions, x="time (s)", y="positions of the first run (m)")
-        return table("Recording", rows) + picture
+        return table("Recording", rows)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from carom.estimation.uncertainty.new_runs import as_in_some_run, centred_on_med
 from carom.integrators import PRESCRIBED, CDLagrange, ConstraintExact
 from carom.mechanics import at
 from carom.models import Mechanism
-from carom.notebook import curves, table
+from carom.notebook import table
 from carom.storage.program_cache import CachedFunction
 from carom.types import State
 
@@ -120,8 +120,7 @@ class Fit:
             ("impacts found", str(sum(int(found.chosen.sum()) for found in self.impacts))),
             *(("warning", message) for message in self.diagnostics.messages),
         ]
-        rounds, course = np.arange(1.0, len(self.history) + 1), np.array(self.history)[:, None]
-        return table("Fit by our recipe", rows) + curves(rounds, course, x="round", y="log-likelihood")
+        return table("Fit by our recipe", rows)
 
     def in_run(self, index: int) -> Mechanism:
         """The model with the parameters of one run."""

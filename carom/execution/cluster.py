@@ -3,8 +3,8 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from typing import Annotated, Any
 from unittest.mock import patch
@@ -33,24 +33,29 @@ def _address(value: str) -> str:
 class Slurm(TomlTable):
     """`[cluster.slurm]`: the jobs to submit."""
 
-    queue: Name | None = Field(default=None, description="as for sbatch; left out: the site's default")
-    account: Name | None = Field(default=None, description="as for sbatch; left out: the site's default")
-    memory: Name = Field(default="2GB", description="of one worker")
-    walltime: Name = Field(default="01:00:00", description="of a job; the next one continues")
-    per_job: Whole = Field(default=1, ge=1, le=1000, description="workers in one job, each on one core")
-    directives: Names = Field(default=(), description="more lines for the head of the job script")
-    prologue: Names = Field(default=(), description="shell commands before the workers start")
+    queue: Name | None = None
+    """as for sbatch; left out: the site's default"""
+    account: Name | None = None
+    """as for sbatch; left out: the site's default"""
+    memory: Name = "2GB"
+    """of one worker"""
+    walltime: Name = "01:00:00"
+    """of a job; the next one continues"""
+    per_job: Whole = Field(default=1, ge=1, le=1000)
+    """workers in one job, each on one core"""
+    directives: Names = ()
+    """more lines for the head of the job script"""
+    prologue: Names = ()
+    """shell commands before the workers start"""
 
 
 class ClusterSettings(TomlTable):
     """`[cluster]`: where tasks run; by default on processes of this machine."""
 
-    workers: Whole | None = Field(
-        default=None, ge=1, le=MAXIMUM_WORKERS, description="processes; left out: one on every core"
-    )
-    scheduler: Annotated[Name, AfterValidator(_address)] | None = Field(
-        default=None, description="address of a running scheduler"
-    )
+    workers: Whole | None = Field(default=None, ge=1, le=MAXIMUM_WORKERS)
+    """processes; left out: one on every core"""
+    scheduler: Annotated[Name, AfterValidator(_address)] | None = None
+    """address of a running scheduler"""
     slurm: Slurm | None = None
 
     @model_validator(mode="after")
@@ -123,7 +128,10 @@ class DaskExecutor(AbstractExecutor):
         enter = self._stack.enter_context
         enter(dask.config.set(settings))
         enter(patch.dict(os.environ, ENVIRONMENT))
-        enter(_quiet())
+        # Lost workers are expected here, and no reason for pages of tracebacks.
+        logger = logging.getLogger("distributed")
+        self._stack.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.CRITICAL)
         address: Any = self._settings.scheduler
         if self._settings.slurm is not None:
             address = enter(slurm_cluster(self._settings.slurm))
@@ -191,15 +199,3 @@ def optional_module(name: str, *, purpose: str, extra: str) -> Any:
         raise InputError(
             f"{purpose} needs the package {package}; install it with: pip install 'carom[{extra}]'."
         ) from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence dask: lost workers are expected here, and no reason for pages of tracebacks."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

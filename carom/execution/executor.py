@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
@@ -127,39 +127,38 @@ class LocalExecutor(AbstractExecutor):
 
     def run(self, functions: Sequence[Function], report: Report) -> Results:
         # The first functions first: `run_tasks` puts the heaviest there.
-        waiting = list(range(len(functions)))
+        waiting = deque(range(len(functions)))
         busy: dict[Connection, tuple[_Worker, int]] = {}
         losses: Counter[int] = Counter()
         try:
             while waiting or busy:
                 while waiting and (self._idle or self._free):
                     worker = self._idle.pop() if self._idle else self._start(self._free.pop())
-                    busy[worker.connection] = worker, waiting[0]
+                    index = waiting.popleft()
+                    busy[worker.connection] = worker, index
                     with suppress(ConnectionError):  # dead: found out below, as for any other
-                        worker.connection.send(functions[waiting[0]])
-                    del waiting[0]
+                        worker.connection.send(functions[index])
                 for connection in wait(list(busy)):
                     assert isinstance(connection, Connection)
                     worker, index = busy[connection]
+                    content: Any = None
                     try:
                         kind, content = connection.recv()
                     except (EOFError, ConnectionError):
-                        del busy[connection]
-                        self._end(worker)
-                        losses[index] += 1
-                        if losses[index] > MAXIMUM_LOSSES:
-                            raise InputError(
-                                f"{losses[index]} worker processes were killed over the same task, probably "
-                                "for lack of memory; the same command continues, with fewer --workers if "
-                                "necessary."
-                            ) from None
-                        # At the front, where the heaviest are.
-                        waiting.insert(0, index)
-                        continue
+                        kind = "lost"
                     if kind == "progress":
                         report(index, content)
                         continue
                     del busy[connection]
+                    if kind == "lost":
+                        self._end(worker)
+                        losses[index] += 1
+                        if losses[index] > MAXIMUM_LOSSES:
+                            problem = "worker processes were killed over the same task, probably for lack"
+                            remedy = "the same command continues, with fewer --workers if necessary"
+                            raise InputError(f"{losses[index]} {problem} of memory; {remedy}.")
+                        waiting.appendleft(index)
+                        continue
                     self._idle.append(worker)
                     if kind == "error":
                         raise content
@@ -222,14 +221,11 @@ def _work(connection: Connection, cores: Sequence[int], cache: Path | None) -> N
         while True:
             function = connection.recv()
             try:
-                answer = "result", function(lambda fraction: connection.send(("progress", fraction)))
+                result = function(lambda fraction: connection.send(("progress", fraction)))
+                connection.send(("result", result))
             except ConnectionError:
                 raise
-            except Exception as error:
-                answer = "error", _picklable(error)
-            try:
-                connection.send(answer)
-            except (TypeError, AttributeError, pickle.PicklingError) as error:
+            except Exception as error:  # that a result cannot be pickled is one, too
                 connection.send(("error", _picklable(error)))
     except (EOFError, ConnectionError, KeyboardInterrupt):
         return

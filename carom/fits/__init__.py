@@ -7,22 +7,8 @@ from carom.fits.fit_directory import (
     load_fit_directory,
     load_fitted_model,
     new_fit_directory,
-    noise_from_notes,
     recording_hash,
     save_fit,
 )
 from carom.fits.model_file import load_model, save_model
-
-__all__ = [
-    "FitDirectory",
-    "UnfinishedFit",
-    "fit",
-    "load_fit_directory",
-    "load_fitted_model",
-    "load_model",
-    "new_fit_directory",
-    "noise_from_notes",
-    "recording_hash",
-    "save_fit",
-    "save_model",
-]
+from carom.fits.notes import noise_from_notes

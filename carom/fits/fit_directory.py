@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from carom.data import Recording, Split, read_recording, write_recording
 from carom.data import hold_out as hold_out_share
 from carom.errors import InputError
 from carom.estimation.result import Fit
 from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
+from carom.fits.notes import Notes
 from carom.models import AbstractModel
 from carom.storage.atomic import folder_made, locked, make_folder, write_whole
 from carom.storage.input_file import complaint, require_file
@@ -35,9 +38,18 @@ FILES = (MODEL, POSTERIOR, TRAJECTORIES, SUMMARY, HISTORY, RECORDING)
 All of them are the same, byte for byte, whenever the same fit is made."""
 UNFINISHED, DISCARDED = ".carom-unfinished", ".carom-finished"
 """Where a fit works until it is complete, and the name of that folder while it is being removed."""
-FILES_OF_0_9 = ("run.json", "timing.json", "alternatives.safetensors", "motions.safetensors")
 MAXIMUM_TEXT_BYTES, MAXIMUM_BYTES = 2**25, 2**33
 """The largest history or manifest that is read, and the largest file of any kind."""
+
+
+class Manifest(TypedDict):
+    """The `seconds` that a fit took, and the `sha256` of its files by name."""
+
+    seconds: float
+    sha256: dict[str, str]
+
+
+_MANIFEST, _LINE = TypeAdapter(Manifest), TypeAdapter(dict[str, float])
 
 
 class Trajectory(NamedTuple):
@@ -62,7 +74,7 @@ class FitDirectory(NamedTuple):
     """
 
     model: AbstractModel
-    notes: dict[str, Any]
+    notes: Notes
     recording: Recording
     split: Split
     posterior: AbstractModel | None
@@ -118,8 +130,8 @@ def new_fit_directory(folder: Path, *, overwrite: bool) -> Iterator[UnfinishedFi
 
 def is_finished(folder: Path) -> bool:
     """Whether a directory holds a fit, with nothing left to do for the command that makes it."""
-    # With all files ready but some not yet in place, a killed command was about to finish. A model without a
-    # manifest is a fit of version 0.9, which nobody should lose either.
+    # With all files ready but some not yet in place, a killed command was about to finish. A model whose
+    # manifest was lost is nothing to overwrite without being asked either.
     there = (folder / MANIFEST).exists() or (folder / MODEL).exists()
     return there and not (folder / UNFINISHED / "complete").exists()
 
@@ -130,7 +142,7 @@ def _move_into_place(folder: Path, target: Path, files: Path, complete: Path) ->
         files.rename(complete)
         # The manifest goes first and comes last: a directory with a manifest is complete.
         (target / MANIFEST).unlink(missing_ok=True)
-        for name in (*FILES_OF_0_9, *FILES, MANIFEST):
+        for name in (*FILES, MANIFEST):
             if (complete / name).exists():
                 (complete / name).replace(target / name)
             else:
@@ -200,18 +212,15 @@ def write_manifest(folder: Path, *, seconds: float) -> None:
     write_whole(folder / MANIFEST, json.dumps({"seconds": seconds, "sha256": files}, indent=2) + "\n")
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a fit directory: the `seconds` that the fit took, and the `sha256` of its files."""
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a fit directory."""
     path = folder / MANIFEST
     if not path.exists():
         raise _not_a_fit_directory(folder)
     require_file(path, maximum_bytes=MAXIMUM_TEXT_BYTES, kind="manifest")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(manifest["sha256"], dict) and isinstance(manifest["seconds"], int | float):
-            return manifest
-        raise TypeError("the entries are of other types")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return _MANIFEST.validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise complaint(path, "this is not the manifest of a fit; fit it again") from error
 
 
@@ -231,15 +240,12 @@ def _require_matching_files(folder: Path) -> None:
 def _not_a_fit_directory(folder: Path) -> InputError:
     if (folder / UNFINISHED).exists():
         return InputError(f"{folder}: the fit in this directory is not finished; its command continues it.")
-    if not (folder / MODEL).exists():
-        return InputError(f"{folder}: this is not a fit directory; name one that `carom fit` wrote.")
     return InputError(
-        f"{folder}: this directory was written by Carom 0.9 or older, or its manifest is missing; fit the "
-        "recording again with `carom fit` and --overwrite, or use the version that wrote it."
+        f"{folder}: this is not a fit directory, or not a whole one; name one that `carom fit` wrote."
     )
 
 
-def load_fitted_model(path: str | os.PathLike[str]) -> tuple[AbstractModel, dict[str, Any]]:
+def load_fitted_model(path: str | os.PathLike[str]) -> tuple[AbstractModel, Notes]:
     """The model and its notes from a fit directory or a model file."""
     path = Path(path)
     if path.is_dir():
@@ -252,27 +258,15 @@ def load_fit_directory(path: str | os.PathLike[str]) -> FitDirectory:
     """Read everything in a fit directory."""
     path = Path(path)
     if not path.is_dir():
-        raise InputError(f"{path}: this is not a fit directory; name one that `carom fit` wrote.")
+        raise _not_a_fit_directory(path)
     model, notes = load_fitted_model(path)
     recording = read_recording(path / RECORDING, scene=model.scene, missing=("position", "velocity"))
     # The same share gives the same split: what was held out is not stored twice.
-    share = notes.get("hold_out", 0.0)
-    if isinstance(share, bool) or not isinstance(share, int | float):
-        raise complaint(path / MODEL, "the share that was held out is not a number; fit it again")
-    split = hold_out_share(recording, float(share))
+    split = hold_out_share(recording, notes.get("hold_out", 0.0))
     posterior = load_posterior(path / POSTERIOR, model) if (path / POSTERIOR).exists() else None
     trajectories = _load_trajectories(path / TRAJECTORIES, split.training)
     history = _load_history(path / HISTORY)
     return FitDirectory(model, notes, recording, split, posterior, trajectories, history)
-
-
-def noise_from_notes(notes: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Standard deviations of positions and velocities, where the fit estimated them."""
-    noise = notes.get("noise")
-    if not isinstance(noise, list) or len(noise) != 2:
-        return None
-    values = [value if type(value) is float and 0 < value < np.inf else float("nan") for value in noise]
-    return None if np.isnan(values[0]) else (values[0], values[1])
 
 
 def recording_hash(recording: Recording) -> str:
@@ -336,13 +330,9 @@ def _load_trajectories(file: Path, training: Recording) -> tuple[Trajectory, ...
 def _load_history(file: Path) -> tuple[dict[str, float], ...]:
     require_file(file, maximum_bytes=MAXIMUM_TEXT_BYTES, kind="history")
     try:
-        lines = tuple(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError, RecursionError) as error:
-        raise complaint(file, "the lines are not JSON; fit it again") from error
-    for number, line in enumerate(lines, start=1):
-        if not isinstance(line, dict) or not all(type(value) in (int, float) for value in line.values()):
-            raise complaint(file, "this is not an object of numbers; fit it again", f"line {number}")
-    return tuple({key: float(value) for key, value in line.items()} for line in lines)
+        return tuple(map(_LINE.validate_json, file.read_text(encoding="utf-8").splitlines()))
+    except (OSError, ValueError) as error:
+        raise complaint(file, "the lines are not objects of numbers; fit it again") from error
 
 
 def _hash(path: Path) -> str:

@@ -16,9 +16,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from carom.contact_laws import UNLIMITED
 from carom.data.io.system_file import SystemFile, format_system_file, parse_system_file
 from carom.errors import InputError
+from carom.fits.notes import Header, Notes, checked_header
 from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
 from carom.mechanics import Scene
 from carom.models import MODELS, AbstractModel, Mechanism
@@ -27,21 +27,10 @@ from carom.storage.tensor_file import arrays_by_place, fill, read_tensors, write
 from carom.version import __version__
 
 SCHEMA = 3
-"""Of model files and posterior files; 1 and 2 were written by versions up to 0.9."""
-HEADER_TYPES = {"kind": str, "options": dict, "step_size": float | int, "scene": str, "notes": dict}
+"""Of model files and posterior files."""
 MAXIMUM_SIZE, MAXIMUM_LENGTH, MAXIMUM_DEPTH = 100_000, 64, 4
 """Limits on the options of a model: sizes, lengths of lists and texts, and nesting. Checked before anything
 is constructed: a list of 100 000 layer sizes would take minutes and gigabytes."""
-MAXIMUM_SCENE = 2**20
-"""Characters of the scene, as for system files."""
-ADDED = {
-    "restitution.speeds": UNLIMITED,
-    "stepper.length": 1.0,
-    "stepper.speed": 1.0,
-    "widening": np.array([1.0, 0.0]),
-}
-"""Tensors that older files do not have: the closing speeds that a law of restitution was learned from (up to
-0.11), the units of a stepper (up to 0.12), and the widening of bands (up to 0.14)."""
 MAXIMUM_SAMPLES = 10_000
 """Models in a posterior file."""
 
@@ -70,7 +59,7 @@ def load_model(path: str | os.PathLike[str]) -> AbstractModel:
     return read_model_file(Path(path))[0]
 
 
-def read_model_file(path: Path) -> tuple[AbstractModel, dict[str, Any]]:
+def read_model_file(path: Path) -> tuple[AbstractModel, Notes]:
     """The model and the notes in a file."""
     # The scene is checked as thoroughly as a system file that a user wrote.
     header, tensors = _read(path)
@@ -80,12 +69,12 @@ def read_model_file(path: Path) -> tuple[AbstractModel, dict[str, Any]]:
         options = cast(dict[str, Any], _bounded(header["options"]))
         # Shapes only: an absurd size in the header must not allocate anything.
         skeleton = eqx.filter_eval_shape(
-            lambda: _construct(header["kind"], scene, float(header["step_size"]), options)
+            lambda: _construct(header["kind"], scene, header["step_size"], options)
         )
     except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
         problem = f"the header does not describe a model ({shown(error)}); fit it again"
         raise complaint(path, problem) from error
-    return fill(path, skeleton, _with_added(skeleton, tensors)), header["notes"]
+    return fill(path, skeleton, tensors), header["notes"]
 
 
 def _construct(kind: str, scene: Scene, step_size: float, options: Mapping[str, Any]) -> AbstractModel:
@@ -127,44 +116,27 @@ def load_posterior(path: Path, model: AbstractModel) -> AbstractModel:
         skeleton = eqx.tree_at(
             lambda m: m.forces, model, forces, is_leaf=lambda x: isinstance(x, AbstractForce)
         )
-    return fill(path, skeleton, _with_added(skeleton, tensors, samples), models=samples)
-
-
-def _with_added(model: AbstractModel, tensors: dict[str, np.ndarray], *samples: int) -> dict[str, np.ndarray]:
-    """The tensors of a file, with the values that earlier versions had for those that it does not have."""
-    shapes = {name: leaf.shape for name, leaf in arrays_by_place(model).items() if name in ADDED}
-    added = {
-        name: np.broadcast_to(np.array(ADDED[name], np.float32), (*samples, *shape))
-        for name, shape in shapes.items()
-    }
-    return added | tensors
+    return fill(path, skeleton, tensors, models=samples)
 
 
 def _arrays(model: AbstractModel) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in arrays_by_place(model).items()}
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
     header, tensors = read_tensors(path, kind="model")
     _require_schema(path, header)
-    for key, kind in HEADER_TYPES.items():
-        if not isinstance(header.get(key), kind):
-            raise complaint(path, f"the header has no usable entry {key}; fit it again")
-    if header["kind"] not in MODELS:
-        name = shown(header["kind"])
+    checked = checked_header(path, header)
+    if checked["kind"] not in MODELS:
+        name = shown(checked["kind"])
         raise complaint(path, f"there is no kind of model called {name}; {suggestion(name, MODELS)}")
-    if isinstance(header["step_size"], bool) or not 0 < header["step_size"] < math.inf:
-        raise complaint(path, "the step size in the header must be a positive number; fit it again")
-    if len(header["scene"]) > MAXIMUM_SCENE:
-        raise complaint(path, f"the scene is longer than {MAXIMUM_SCENE} characters; fit it again")
-    return header, tensors
+    return checked, tensors
 
 
 def _require_schema(path: Path, header: Mapping[str, Any]) -> None:
     schema = header.get("schema")
     if schema != SCHEMA or type(schema) is not int:
-        old = "Carom 0.9 or older" if schema in (1, 2) else "another version of Carom"
-        problem = f"the file was written by {old}; fit the recording again with `carom fit`"
+        problem = "the file was written by another version of Carom; fit the recording again with `carom fit`"
         raise complaint(path, f"{problem}, or use the version that wrote it")
 
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, Lt
 
-from carom.errors import MAXIMUM_SEED, SettingsError
+from carom.errors import MAXIMUM_SEED, SettingsError, require_choice
 from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.estimation.settings import Settings
 from carom.models.variational_integrator_network import Scheme
 from carom.training.settings import TrainingSettings
-from carom.validation import declared_types, documented_fields, require_valid, require_value
+from carom.validation import declared_types, documented_fields, require_valid, valid_value
 
 Recipe = Literal["carom", "paper"]
 ModelName = Literal["cd-lagrange", "vin", "resnet", "contact-resnet"]
@@ -45,11 +45,6 @@ class PaperSettings(TrainingSettings):
         require_valid(self)
         if self.model != "vin" and self.scheme != "velocity_verlet":
             raise SettingsError(f"`scheme` {self.scheme} is for the model vin; add `model` vin.")
-
-    @property
-    def training(self) -> TrainingSettings:
-        """The part that training needs."""
-        return TrainingSettings(**{part.name: getattr(self, part.name) for part in fields(TrainingSettings)})
 
 
 RECIPES: dict[str, type[Settings] | type[PaperSettings]] = {"carom": Settings, "paper": PaperSettings}
@@ -110,13 +105,12 @@ class FitOptions:
         """
         # Known first, as it decides what the other names mean.
         recipe = values.get("recipe", "carom")
+        require_choice("`recipe`", recipe, Recipe)
         own = {part.name for part in fields(RECIPES[recipe])} - _COMMON
         given = {name: value for name, value in values.items() if name != "recipe" and value is not None}
         if rates := {name: given.pop(name) for name in [*given] if name.startswith("sensor.")}:
             given["sensor"] = TouchSensor(**{name.removeprefix("sensor."): x for name, x in rates.items()})
-        settings = {name: given.pop(name) for name in own & given.keys()}
-        for name, value in settings.items():
-            require_value(RECIPES[recipe], name, value)
+        settings = {name: valid_value(RECIPES[recipe], name, given.pop(name)) for name in own & given.keys()}
         for name in given.keys() - _COMMON:
             (other,) = OPTIONS[name].recipes
             # The command line passes every option, also those that nobody typed.

@@ -21,7 +21,7 @@ from carom.fits.options import FitOptions, PaperSettings
 from carom.forces import AbstractForce
 from carom.mechanics import named_parts
 from carom.models import MODELS, AbstractModel
-from carom.training import TrainingResult, TrainingSettings, stack_models, train_many
+from carom.training import TrainingResult, stack_models, train_many
 from carom.training.windows import recorded_windows
 
 
@@ -45,7 +45,7 @@ class FitPlan:
     split: Split
     names: tuple[str, ...]
     options: FitOptions
-    settings: Settings | TrainingSettings
+    settings: Settings | PaperSettings
     learn: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ class FitPlan:
         if isinstance(self.settings, Settings):
             require_fittable([self.training], self.settings)
         else:
-            recorded_windows(self._untrained(self.options.seed), self.training, self.settings)
+            recorded_windows(self._untrained(self.settings, self.options.seed), self.training, self.settings)
 
     def run(
         self,
@@ -117,25 +117,21 @@ class FitPlan:
         if result.failed and not (keep_failed and finite):
             new.discard_checkpoints()
             reason = result.diagnostics.messages[0] if finite else "The fit failed."
-            raise SettingsError(
-                f"{self.path}: {reason} Check the candidate contacts in the system file, or try another "
-                "`seed`."
-            )
+            remedy = "Check the candidate contacts in the system file, or try another `seed`."
+            raise SettingsError(f"{self.path}: {reason} {remedy}")
         return result
 
     def _train(
-        self, settings: TrainingSettings, new: UnfinishedFit, progress: Callable[[float], None] | None
+        self, settings: PaperSettings, new: UnfinishedFit, progress: Callable[[float], None] | None
     ) -> tuple[TrainingResult, AbstractModel | None, int]:
         """The first fit that succeeds, the ensemble of all that do where one was requested, and its seed."""
-        chosen = self.options.settings
-        assert isinstance(chosen, PaperSettings)
-        seeds = range(self.options.seed, self.options.seed + chosen.ensemble)
+        seeds = range(self.options.seed, self.options.seed + settings.ensemble)
         results = train_many(
-            [self._untrained(seed) for seed in seeds],
+            [self._untrained(settings, seed) for seed in seeds],
             [self.training],
             settings,
             seeds=seeds,
-            memory=None if chosen.memory is None else 1e9 * chosen.memory,
+            memory=None if settings.memory is None else 1e9 * settings.memory,
             progress=progress,
             checkpoints=new.checkpoints,
         )
@@ -146,12 +142,10 @@ class FitPlan:
             raise SettingsError("Training diverged; choose a smaller `learning_rate`.")
         models = [results[number].model for number in succeeded]
         first = succeeded[0]
-        return results[first], stack_models(models) if chosen.ensemble > 1 else None, seeds[first]
+        return results[first], stack_models(models) if settings.ensemble > 1 else None, seeds[first]
 
-    def _untrained(self, seed: int) -> AbstractModel:
-        chosen = self.options.settings
-        assert isinstance(chosen, PaperSettings)
-        return paper_model(chosen, self.recording, self.learn, seed=seed)
+    def _untrained(self, settings: PaperSettings, seed: int) -> AbstractModel:
+        return paper_model(settings, self.recording, self.learn, seed=seed)
 
 
 def plan_fit(options: FitOptions, path: Path, recording: Recording, description: SystemFile) -> FitPlan:
@@ -166,7 +160,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
     chosen = options.settings
     notes: tuple[str, ...] = ()
     if isinstance(chosen, PaperSettings):
-        settings = chosen.training
+        settings = chosen
         if chosen.model != "cd-lagrange" and {"masses", "damping"} & {*description.learn}:
             raise InputError(
                 f"{path}: its system file has masses or damping under [learn], which only the model "
@@ -190,7 +184,7 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
     split = hold_out(recording, options.hold_out)
     # After the split: a recording of two runs may leave one for training.
     if isinstance(settings, Settings):
-        _require_learnable(options.learn, path, split.training, description.learn)
+        _require_learnable(options.learn, split.training, settings)
         if AUTO in settings.learn:
             require_scene([split.training], settings)
             settings = choose_terms(split.training, settings)
@@ -225,28 +219,18 @@ def recipe_settings(
         raise InputError(f"{path}: in its system file, {reason}") from None
 
 
-def _require_learnable(
-    chosen: Sequence[str] | None, path: Path, recording: Recording, stated: Sequence[str]
-) -> None:
+def _require_learnable(chosen: Sequence[str] | None, recording: Recording, settings: Settings) -> None:
     """Refuse parameters that this recording does not have or cannot determine."""
-    scene, free = recording.scene, {"masses", *named_parts(AbstractForce)}
-    if chosen is None and "masses" in stated and recording.bodies == 1:
-        raise InputError(
-            f"{path}: its system file has masses under [learn], but a single body has no mass ratio; leave "
-            "it out there."
-        )
+    if "masses" in settings.learn and recording.bodies == 1:
+        raise SettingsError("`learn` masses: a single body has no mass ratio; leave it out.")
     for name in chosen or ():
-        if name == AUTO:
-            continue
         plain = name.removesuffix("-per-run")
         if name != plain and len(recording.runs) == 1:
             raise SettingsError(f"`learn` {name}: there is only one run; learn {plain} instead.")
-        if scene is not None and plain == "masses" and scene.bodies == 1:
-            raise SettingsError(f"`learn` {name}: a single body has no mass ratio; leave it out.")
-        if scene is not None and plain not in free and not scene.contacts:
-            raise SettingsError(
-                f"`learn` {name}: the system file has neither walls nor pairs; add them there."
-            )
+        of_contacts = plain not in {AUTO, "masses", *named_parts(AbstractForce)}
+        if of_contacts and recording.scene is not None and not recording.scene.contacts:
+            problem = "the system file has neither walls nor pairs; add them there."
+            raise SettingsError(f"`learn` {name}: {problem}")
 
 
 def paper_model(

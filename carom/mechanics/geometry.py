@@ -175,7 +175,7 @@ class ContactGeometry(eqx.Module):
     planes would have without the tilt."""
 
     def __init__(self, bodies: int, dimension: int, candidates: tuple[Candidate, ...] = ()):
-        _require_valid(bodies, dimension, candidates)
+        require_candidates(bodies, dimension, candidates)
         walls = [c for c in candidates if isinstance(c, Wall)]
         along = (1.0,) + (0.0,) * (dimension - 1)
         count, edges = len(candidates), max((len(wall.edges) for wall in walls), default=0)
@@ -304,10 +304,11 @@ def _constant(array: Values) -> Values:
     return jax.lax.stop_gradient(array) if isinstance(array, jax.Array) else array
 
 
-def _require_valid(bodies: int, dimension: int, candidates: tuple[Candidate, ...]) -> None:
+def require_candidates(bodies: int, dimension: int, candidates: tuple[Candidate, ...]) -> None:
+    """Refuse contacts that do not fit bodies and dimension; the message begins with the contact."""
     for candidate in candidates:
         if not all(0 <= body < bodies for body in candidate.bodies):
-            raise InputError(f"{candidate} names a body that is not among 0…{bodies - 1}.")
+            raise InputError(f"{candidate} names a body beyond the {bodies} of the scene.")
         if isinstance(candidate, Pair) and candidate.first == candidate.second:
             raise InputError(f"{candidate} pairs a body with itself.")
         for normal, _ in candidate.planes if isinstance(candidate, Wall) else ():

@@ -62,9 +62,8 @@ class Scene:
             raise InputError(f"Friction must be at least 0, but it is {self.friction}.")
         require_choice("velocity_grid", self.velocity_grid, VelocityGrid)
         require_choice("projection", self.projection, Projection)
-        if self.projection == "reference_point" and (
-            np.shape(self.reference) != (self.bodies, self.dimension)
-        ):
+        given = [len(position) for position in self.reference]
+        if self.projection == "reference_point" and given != [self.dimension] * self.bodies:
             raise InputError('The projection "reference_point" needs a reference position for every body.')
         _ = self.geometry  # checks the candidates
 

@@ -18,8 +18,7 @@ from PIL import Image
 
 from carom.data import Run
 from carom.mechanics import Plane, Scene
-from carom.notebook import PALETTE
-from carom.plotting.style import EDGE, SOLID, figure_style, save_figure
+from carom.plotting.style import EDGE, PALETTE, SOLID, figure_style, save_figure
 from carom.storage.atomic import atomic_write
 
 Solid = tuple[Plane, ...]

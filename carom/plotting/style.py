@@ -7,9 +7,17 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from carom.notebook import PALETTE
 from carom.storage.atomic import atomic_write
 
+PALETTE = {
+    "blue": "#0072b2",
+    "vermilion": "#d55e00",
+    "green": "#009e73",
+    "purple": "#cc79a7",
+    "sky blue": "#56b4e9",
+    "orange": "#e69f00",
+}
+"""Okabe and Ito's colours, which remain distinct with colour blindness; all figures use them."""
 INK, PAPER, RULE, POINTS, SOLID, EDGE = "#000000", "#ffffff", "#e6e6e6", "#b0b0b0", "#d8d8d8", "#404040"
 DATA: dict[str, Any] = {"marker": ".", "markersize": 3, "linestyle": "none", "color": POINTS}
 """How samples of a recording are drawn."""

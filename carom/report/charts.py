@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 from carom.digits import number
 from carom.models.base import HasSurfaces
-from carom.notebook import PALETTE
-from carom.plotting.style import DATA, INK, PAPER, POINTS, RULE, figure_style
+from carom.plotting.style import DATA, INK, PALETTE, PAPER, POINTS, RULE, figure_style
 from carom.report.findings import DRAWN_RUNS, MOST_CHARTS, Curve, Findings
 
 SIZE = (4.2, 2.9)
@@ -52,18 +51,18 @@ class Chart(NamedTuple):
 
 def fit_charts(findings: Findings) -> dict[str, list[Chart]]:
     """All charts of a page, by section."""
-    drawers = {
-        "data": [_draw_recorded],
-        "forecast": [_draw_forecasts],
-        "phase": [_draw_phases],
-        "force": [_draw_energy, _draw_forces],
-        "contact": [_draw_contacts, _draw_restitution],
-        "history": [_draw_history],
-    }
-    charts: dict[str, list[Chart]] = {section: [] for section in drawers}
-    for section, several in drawers.items():
-        for drawer in several:
-            drawer(charts[section], findings)
+    charts: dict[str, list[Chart]] = {}
+    for section, drawer in (
+        ("data", _draw_recorded),
+        ("forecast", _draw_forecasts),
+        ("phase", _draw_phases),
+        ("force", _draw_energy),
+        ("force", _draw_forces),
+        ("contact", _draw_contacts),
+        ("contact", _draw_restitution),
+        ("history", _draw_history),
+    ):
+        drawer(charts.setdefault(section, []), findings)
     return charts
 
 
@@ -147,16 +146,15 @@ def _draw_energy(charts: list[Chart], findings: Findings) -> None:
 
 def _draw_forces(charts: list[Chart], findings: Findings) -> None:
     """The force along every coordinate, and how it depends on velocity where it does."""
-    label = "force / mass / (unit/s²)"
+    y = "force / mass / (unit/s²)"
     for curve in findings.forces:
         name = findings.names[curve.of]
-        title, labels = f"Force on {name} at rest, over mass", (f"{_label(name)} / unit", label)
-        _draw_curve(charts, findings, curve, "force", title, "over the recorded positions", *labels)
+        title, x = f"Force on {name} at rest, over mass", f"{_label(name)} / unit"
+        _draw_curve(charts, findings, curve, "force", title, "over the recorded positions", x, y)
     for curve in findings.resistances:
         name = findings.names[curve.of]
-        title = f"Velocity-dependent force on {name}, over mass"
-        labels = (f"velocity of {_label(name)} / (unit/s)", label)
-        _draw_curve(charts, findings, curve, "resistance", title, "over the velocities of the model", *labels)
+        title, x = f"Velocity-dependent force on {name}, over mass", f"velocity of {_label(name)} / (unit/s)"
+        _draw_curve(charts, findings, curve, "resistance", title, "over the velocities of the model", x, y)
 
 
 def _draw_contacts(charts: list[Chart], findings: Findings) -> None:
@@ -165,7 +163,7 @@ def _draw_contacts(charts: list[Chart], findings: Findings) -> None:
         title, label, threshold = f"Contact signal {signal + 1}", "probability of contact", 0.5
         caption = f"At most {number(float(values.max()))} in {findings.fitted_title(0)}."
         if isinstance(findings.model, HasSurfaces):
-            title, label, threshold = f"Gap {findings.contact(signal)}", "gap / unit", 0.0
+            title, label, threshold = f"Gap {findings.model.scene.contact_name(signal)}", "gap / unit", 0.0
             smallest = number(float(values.min()))
             caption = f"The smallest gap in {findings.fitted_title(0)} is {smallest}; at 0 surfaces touch."
         with _chart(charts, f"gap-{signal}", title, caption, "time / s", label) as axes:
@@ -178,11 +176,9 @@ def _draw_contacts(charts: list[Chart], findings: Findings) -> None:
 def _draw_restitution(charts: list[Chart], findings: Findings) -> None:
     """Restitution against closing speed, where it varies."""
     for curve in findings.restitutions[:MOST_CHARTS]:
-        title, text = f"Restitution {findings.contact(curve.of)}", "over the speeds of the detected impacts"
-        labels = ("closing speed / (unit/s)", "e")
-        if (limits := findings.learned_speeds(curve.of)) is not None:
-            text += ", held constant beyond {:.3g} to {:.3g} unit/s".format(*limits)
-        _draw_curve(charts, findings, curve, "restitution", title, text, *labels)
+        title = f"Restitution {findings.model.scene.contact_name(curve.of)}"
+        text = "over the speeds of the detected impacts"
+        _draw_curve(charts, findings, curve, "restitution", title, text, "closing speed / (unit/s)", "e")
 
 
 def _draw_history(charts: list[Chart], findings: Findings) -> None:

@@ -15,14 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from carom.contact_laws import UNLIMITED, AbstractRestitutionBySpeed
 from carom.data import Run
 from carom.errors import InputError
 from carom.evaluation import HeldOutForecast, forecast_held_out, held_out_error
 from carom.fits import FitDirectory, load_fit_directory, noise_from_notes
 from carom.fits.fit_directory import Trajectory
 from carom.mechanics import contact_rate, kinetic_energy
-from carom.models import AbstractModel, Mechanism, forecast
+from carom.models import AbstractModel, forecast
 from carom.models.base import HasForce, HasSurfaces
 from carom.storage.input_file import shown
 from carom.types import State
@@ -109,10 +108,6 @@ class Findings:
         unlabelled = label in (str(number), str(number + 1))
         return f"run {number + 1}" + ("" if unlabelled else f" ({shown(label, length=30)})")
 
-    def contact(self, index: int) -> str:
-        """A contact in words."""
-        return self.model.scene.contact_name(index)
-
     @cached_property
     def motions(self) -> tuple[Trajectory, ...]:
         """The first runs by the model: smoothed by the fit, or forecast from their first samples."""
@@ -131,18 +126,19 @@ class Findings:
     @cached_property
     def impacts(self) -> tuple[Bool[np.ndarray, "samples columns"], ...]:
         """Detected impacts by contact, at the first sample after each; or recorded touch, by body."""
-        if not self.detected:
+        noted = self.fit.notes.get("impacts")
+        if noted is None:
             untouched = np.zeros((max(map(len, self.runs)), self.model.scene.bodies), bool)
             return tuple(untouched[: len(run)] if run.touch is None else run.touch for run in self.runs)
         found = []
         for number, run in enumerate(self.runs):
             table = np.zeros((len(run), self.model.scene.contacts), bool)
             try:
-                steps, contacts = np.array(self.fit.notes["impacts"][number], np.uint32).reshape(-1, 2).T
-                table[steps + 1, contacts] = True
-            except (TypeError, ValueError, LookupError, OverflowError) as error:
+                for step, contact in noted[number]:
+                    table[step + 1, contact] = True
+            except IndexError as error:
                 raise InputError(
-                    f"The impacts noted for run {number + 1} are malformed; fit again."
+                    f"The impacts noted for run {number + 1} are not of it; fit again."
                 ) from error
             found.append(table)
         return tuple(found)
@@ -258,14 +254,6 @@ class Findings:
         distinct = {curve.value.round(5).tobytes(): curve for curve in reversed(curves)}
         return tuple(curve for curve in reversed(distinct.values()) if np.ptp(curve.value) > NEGLIGIBLE)
 
-    def learned_speeds(self, contact: int) -> tuple[float, float] | None:
-        """The closing speeds beyond which e of a contact is held constant; None without limits."""
-        law = self.model.restitution if isinstance(self.model, Mechanism) else None
-        if not isinstance(law, AbstractRestitutionBySpeed):
-            return None
-        low, high = np.asarray(law.speeds, float)[contact].tolist()
-        return None if high >= UNLIMITED[1] else (low, high)
-
     @cached_property
     def gaps(self) -> Float[np.ndarray, "samples signals"] | None:
         """Of the first motion, between the estimated surfaces; for a contact signal, its probability."""
@@ -298,8 +286,8 @@ class Findings:
 def read_findings(directory: Path) -> Findings:
     """Read a fit directory for its page."""
     fit = load_fit_directory(directory)
-    names, count = fit.notes.get("names"), fit.model.scene.coordinates
-    if not isinstance(names, list) or len(names) != count or not all(isinstance(n, str) and n for n in names):
+    names, count = fit.notes.get("names", ()), fit.model.scene.coordinates
+    if len(names) != count:
         names = [f"q{i + 1}" for i in range(count)]
     return Findings(fit, tuple(shown(name) for name in names))
 

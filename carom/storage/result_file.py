@@ -1,21 +1,19 @@
-"""Results on disk: JSON with a checksum and NPZ arrays, whole or refused with one sentence."""
+"""Results on disk: JSON with a checksum, and arrays; whole or refused with one sentence."""
 
 import hashlib
 import json
-import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from carom.errors import InputError
-from carom.storage.atomic import atomic_write, make_folder, write_whole
+from carom.storage.atomic import make_folder, write_whole
 from carom.storage.input_file import complaint, require_file, shown
+from carom.storage.tensor_file import read_tensors, write_tensors
 
-MAXIMUM_BYTES, MAXIMUM_ARRAY_BYTES = 2**25, 2**28
-"""The largest file of results, and the largest total size of arrays."""
+MAXIMUM_BYTES = 2**25
+"""The largest file of results."""
 _CHECK = "sha256"
 
 
@@ -26,53 +24,27 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """What `write_result` wrote; an empty result where there is no hash, as in files of older versions."""
+    """What `write_result` wrote."""
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="result")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-        # An older result is not wrong, only to be made again.
-        if isinstance(result, dict) and _CHECK not in result:
-            return {}
-        whole = isinstance(result, dict) and result.pop(_CHECK) == _hash(result)
+        if not isinstance(result, dict) or result.pop(_CHECK, None) != _hash(result):
+            raise ValueError("its contents have changed since it was written")
+        return result
     except (OSError, ValueError, RecursionError) as error:
-        raise unreadable(path, error) from error
-    if not whole:
-        raise unreadable(path, "its contents have changed since it was written")
-    return result
+        problem = f"the file cannot be read ({shown(error)}); delete it and run the same command again"
+        raise complaint(path, problem) from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name as NPZ."""
+    """Write arrays by name; missing folders are created."""
     make_folder(path.parent)
-    with atomic_write(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    write_tensors(path, arrays, {})
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """What `write_arrays` wrote; nothing in the file is executed."""
-    require_file(path, maximum_bytes=MAXIMUM_ARRAY_BYTES, kind="file of arrays")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-        if unpacked > MAXIMUM_ARRAY_BYTES:
-            raise unreadable(path, "its arrays are too large")
-        with warnings.catch_warnings(), np.load(path, allow_pickle=False) as stored:
-            warnings.simplefilter("ignore")  # Python warns of odd escapes in a damaged header
-            arrays = dict(stored)
-        if not all(isinstance(part, np.ndarray) for part in arrays.values()):
-            raise unreadable(path, "it contains something other than arrays")
-        return arrays
-    except InputError:
-        raise
-    except Exception as error:
-        # Damaged bytes raise errors of every kind in the zip reader, its decompressors and NumPy's header.
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: Path, reason: object) -> InputError:
-    """The error for a result that cannot be used."""
-    problem = f"the file cannot be read ({shown(reason)}); delete it and run the same command again"
-    return complaint(path, problem)
+    return read_tensors(path, kind="file of arrays")[1]
 
 
 def _hash(result: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def read_tensors(
         maximum_bytes: the largest file that is read.
     """
     require_file(path, maximum_bytes=maximum_bytes, kind=kind)
-    foreign = f"the file is not a whole Carom {kind}; name one that `carom fit` wrote"
+    foreign = f"the file is not a whole Carom {kind}; name another, or make it again"
     try:
         with path.open("rb") as file:
             stated = int.from_bytes(file.read(8), "little")  # the length of safetensors' own header

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -45,47 +45,40 @@ class SweepFit:
 
 def plan_sweep(sweep: Sweep) -> list[SweepFit]:
     """All fits, checked, in their order: recordings, then values as they stand in the file, then seeds."""
+    count = sum(math.prod(map(len, grid.values())) for grid in sweep.grids)
+    count *= len(sweep.recordings) * len(sweep.seeds)
+    if count > MAXIMUM_FITS:
+        problem = f"there would be {count} fits, more than the {MAXIMUM_FITS} allowed; leave some out"
+        raise complaint(sweep.path, problem, "[grid]")
     # Kept, as checking a thousand fits would otherwise read each file a thousand times.
     data = {path: read_described(path, sweep.system) for path in sweep.recordings}
     prints = {path: data_fingerprint(*described) for path, described in data.items()}
+    # The last key varies fastest, as in nested loops.
+    grid = [
+        dict(zip(grid, values, strict=True)) for grid in sweep.grids for values in product(*grid.values())
+    ]
     found: dict[str, SweepFit] = {}
-    for grid in sweep.grids:
-        count = len(sweep.recordings) * len(sweep.seeds) * math.prod(map(len, grid.values()))
-        if count > MAXIMUM_FITS:
-            problem = f"there would be {count} fits, more than the {MAXIMUM_FITS} allowed; leave some out"
-            raise complaint(sweep.path, problem, "[grid]")
-        # The last key varies fastest, as in nested loops.
-        for values in product(*grid.values()):
-            for fit in _fits(sweep, dict(zip(grid, values, strict=True)), prints):
-                # Several grids may overlap; the table would have the same fit in two lines.
-                if fit.fingerprint in found:
-                    raise complaint(sweep.path, f"the fit {fit.name} is there twice; keep one", "[grid]")
-                found[fit.fingerprint] = fit
-    fits = sorted(found.values(), key=lambda fit: sweep.recordings.index(fit.recording))
-    # Whether a fit is possible does not depend on its seed.
-    for fit in (fit for fit in fits if fit.options.seed == sweep.seeds[0]):
-        try:
-            plan_fit(fit.options, fit.recording, *data[fit.recording]).require_possible()
-        except InputError as error:
-            raise InputError(f"{sweep.path}, fit {_name(fit.varied)}: {error}") from None
-    return fits
-
-
-def _fits(sweep: Sweep, values: Mapping[str, Any], prints: Mapping[Path, str]) -> Iterator[SweepFit]:
-    """The fits with some values of the options that vary: one for every recording and seed."""
-    for path, seed in product(sweep.recordings, sweep.seeds):
+    for path, values, seed in product(sweep.recordings, grid, sweep.seeds):
         varied = {**({"recording": path.name} if len(sweep.recordings) > 1 else {}), **values}
         # A sweep of a single fit varies nothing, and its directory still needs a name.
         varied |= {"seed": seed} if len(sweep.seeds) > 1 or not varied else {}
         name = _name(varied)
-        chosen = {**sweep.fixed, **values, "hold_out": sweep.hold_out, "seed": seed}
         try:
+            chosen = {**sweep.fixed, **values, "hold_out": sweep.hold_out, "seed": seed}
             options = FitOptions.from_values(chosen)
+            # Whether a fit is possible does not depend on its seed.
+            if seed in sweep.seeds[:1]:
+                plan_fit(options, path, *data[path]).require_possible()
         except InputError as error:
             raise InputError(f"{sweep.path}, fit {name}: {error}") from None
         mark = fingerprint(options, prints[path])
+        # Several grids may overlap; the table would have the same fit in two lines.
+        if mark in found:
+            raise complaint(sweep.path, f"the fit {name} is there twice; keep one", "[grid]")
         # Names are cut and rounded; the mark makes them unique.
-        yield SweepFit(f"{name}-{mark[:10]}", path, sweep.system, varied, options, mark, prints[path])
+        unique = f"{name}-{mark[:10]}"
+        found[mark] = SweepFit(unique, path, sweep.system, varied, options, mark, prints[path])
+    return list(found.values())
 
 
 def data_fingerprint(recording: Recording, description: SystemFile) -> str:

@@ -3,8 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,8 +113,8 @@ def _numbers(fit: FitDirectory) -> dict[str, float | None]:
     """The results of a fit: parameters with their errors and the likelihood, or the last losses."""
     if "parameters" not in fit.notes:
         return {f"loss: {name}": value for name, value in fit.history[-1].items() if name != "epoch"}
-    numbers: dict[str, float | None] = {"log likelihood": fit.notes["log_likelihood"]}
-    for channel, value in zip(("positions", "velocities"), fit.notes["noise"], strict=True):
+    numbers: dict[str, float | None] = {"log likelihood": fit.notes.get("log_likelihood")}
+    for channel, value in zip(("positions", "velocities"), fit.notes.get("noise", ()), strict=False):
         numbers[f"noise of {channel}"] = value
     for parameter in fit.notes["parameters"]:
         numbers[parameter["name"]] = parameter["value"]
@@ -126,86 +125,39 @@ def _numbers(fit: FitDirectory) -> dict[str, float | None]:
 TABLE, RESULTS, TIMING = "table.csv", "results.json", "timing.json"
 
 
-class Line(NamedTuple):
-    """A line of the table: a fit and its row."""
-
-    fit: SweepFit
-    row: Row
-
-    @property
-    def varied(self) -> Mapping[str, Any]:
-        """What distinguishes this fit from the others, by column of the table."""
-        return self.fit.varied
-
-
-@dataclass(frozen=True)
-class SweepResult:
+class SweepResult(NamedTuple):
     """The results of a sweep.
 
     Arguments:
-        lines: in the order of the sweep file, whichever fit ended first.
+        fits: the row of every fit in the order of the sweep file, with its seed and what varies.
         made: number of fits made by this command; the others were stored.
     """
 
-    lines: tuple[Line, ...]
+    fits: list[Row]
     made: int
 
     @property
     def failed(self) -> int:
         """Number of fits with a reason instead of an error: refused, failed, or with a diverging forecast."""
-        return sum(bool(line.row["reason"]) for line in self.lines)
+        return sum(bool(fit["reason"]) for fit in self.fits)
 
     @property
-    def best(self) -> tuple[Line, ...]:
-        """Lines with an error, the least first."""
-        scored = [line for line in self.lines if line.row["error"] is not None]
-        return tuple(sorted(scored, key=lambda line: line.row["error"]))
-
-    def write(self, out: Path) -> None:
-        """Write `table.csv`, `results.json` and `timing.json`.
-
-        The first two are the same, byte for byte, however often and wherever the same fits were made on
-        machines of the same kind: they are in the order of the sweep, and contain no times.
-        """
-        with atomic_write(out / TABLE) as temporary:
-            self._table().write_csv(temporary)
-        document: dict[str, Any] = {
-            "score": "root mean squared error of a coordinate over all held-out data",
-            "versions": {"carom": carom.__version__},
-            "devices": sorted({line.row["device"] for line in self.lines}),
-        }
-        kept = ("run", "recording", "error", "numbers", "reason")
-        document["fits"] = [
-            {name: line.row[name] for name in kept} | {"seed": line.fit.options.seed, "varied": line.varied}
-            for line in self.lines
-        ]
-        _write_json(out / RESULTS, document)
-        # In a file of their own, because they differ every time.
-        _write_json(out / TIMING, {line.row["run"]: _seconds(out / line.row["run"]) for line in self.lines})
-
-    def _table(self) -> pl.DataFrame:
-        varied = {name: None for line in self.lines for name in line.varied}
-        numbers = {name: None for line in self.lines for name in line.row["numbers"]}
-        rows = [
-            varied
-            | {name: " ".join(map(str, v)) if isinstance(v, tuple) else v for name, v in line.varied.items()}
-            | numbers
-            | line.row["numbers"]
-            | {name: line.row[name] for name in ("run", "error", "reason")}
-            for line in self.lines
-        ]
-        # The schema from all rows: a column may begin with empty cells.
-        return pl.DataFrame(rows, infer_schema_length=None).select(
-            "run", *varied, "error", *numbers, "reason"
-        )
+    def best(self) -> list[Row]:
+        """Fits with an error, the least first."""
+        return sorted((fit for fit in self.fits if fit["error"] is not None), key=lambda fit: fit["error"])
 
 
-def _seconds(directory: Path) -> float | None:
-    """The duration of a fit; None where it failed."""
-    try:
-        return read_manifest(directory)["seconds"]
-    except InputError:
-        return None
+def _table(fits: Sequence[Row]) -> pl.DataFrame:
+    varied = dict.fromkeys(name for fit in fits for name in fit["varied"])
+    numbers = dict.fromkeys(name for fit in fits for name in fit["numbers"])
+    rows = [
+        {name: " ".join(map(str, v)) if isinstance(v, tuple) else v for name, v in fit["varied"].items()}
+        | fit["numbers"]
+        | {name: fit[name] for name in ("run", "error", "reason")}
+        for fit in fits
+    ]
+    # The schema from all rows: a column may begin with empty cells.
+    return pl.DataFrame(rows, infer_schema_length=None).select("run", *varied, "error", *numbers, "reason")
 
 
 def _write_json(path: Path, document: Any) -> None:
@@ -242,9 +194,23 @@ def run_sweep(
             elif row is not None:
                 stored += 1
         rows = run_tasks(tasks, executor=executor, progress=progress)
-        result = SweepResult(tuple(map(Line, fits, rows)), len(fits) - stored)
         # Temporary files of workers that were killed; none is running any more.
         for directory in (out, out / ROWS):
             remove_leftovers(directory)
-        result.write(out)
-        return result
+        kept = ("run", "recording", "error", "numbers", "reason")
+        found = [
+            {name: row[name] for name in kept} | {"seed": fit.options.seed, "varied": fit.varied}
+            for fit, row in zip(fits, rows, strict=True)
+        ]
+        # Both are the same, byte for byte, however often and wherever the same fits were made on machines of
+        # the same kind: they are in the order of the sweep, and contain no times.
+        with atomic_write(out / TABLE) as temporary:
+            _table(found).write_csv(temporary)
+        score = "root mean squared error of a coordinate over all held-out data"
+        devices = sorted({row["device"] for row in rows})
+        made_by = {"versions": {"carom": carom.__version__}, "devices": devices}
+        _write_json(out / RESULTS, {"score": score, **made_by, "fits": found})
+        finished = [fit.name for fit in fits if is_finished(out / fit.name)]
+        seconds = {name: read_manifest(out / name)["seconds"] for name in finished}
+        _write_json(out / TIMING, {fit.name: seconds.get(fit.name) for fit in fits})
+        return SweepResult(found, len(fits) - stored)

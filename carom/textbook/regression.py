@@ -156,8 +156,10 @@ def measure_hits(
         same = contact == one
         off = np.abs(gap - np.median(gap[same]))
         usual &= ~same | (off <= 8 * np.median(off[same]) + 1e-12)
-    kept = (part[usual] for part in (run, contact, gap, closing, leaving, place))
-    return Hits(*kept, slip[usual].swapaxes(0, 1))
+    run, contact, gap, closing, leaving, place, slip = (
+        part[usual] for part in (run, contact, gap, closing, leaving, place, slip)
+    )
+    return Hits(run, contact, gap, closing, leaving, place, slip.swapaxes(0, 1))
 
 
 def _sides(run, found, time, contact, contacts: Contacts, acceleration, drag, margin, nearest):

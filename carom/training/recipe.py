@@ -14,7 +14,7 @@ from jaxtyping import Int, PyTree
 from carom.data import Recording
 from carom.errors import InputError
 from carom.models import AbstractModel
-from carom.notebook import curves, table
+from carom.notebook import table
 from carom.storage.checkpoints import Progress
 from carom.storage.tensor_file import arrays_by_place
 from carom.training.ensembles import INCOMPATIBLE, Partition, stack_models
@@ -41,17 +41,14 @@ class TrainingResult(Generic[Model]):
         return not all(np.isfinite(part[-1]) for part in self.history)
 
     def _repr_html_(self) -> str:
-        losses = np.stack([np.asarray(part, float) for part in self.history], axis=1)
         rows = [
             ("status", "failed: the loss is not finite" if self.failed else "finished"),
             ("model", type(self.model).__name__),
             *((f"final loss, {name}", f"{part[-1]:.4g}") for name, part in self.history._asdict().items()),
-            ("epochs", str(len(losses))),
+            ("epochs", str(len(self.history[0]))),
             ("training time", f"{self.seconds:.1f} s"),
         ]
-        epochs = np.arange(1.0, len(losses) + 1)
-        picture = curves(epochs, np.log10(np.maximum(losses, 1e-30)), x="epoch", y="log10 of the losses")
-        return table("Training by the paper's recipe", rows) + picture
+        return table("Training by the paper's recipe", rows)
 
 
 def train(

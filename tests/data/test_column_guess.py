@@ -70,10 +70,7 @@ def test_touch_determines_the_number_of_bodies(tmp_path):
     assert "0 or 1" in analog.unused["contact"]
 
 
-def test_times_without_a_name_and_none_at_all(tmp_path):
-    rising = guess_columns(write(tmp_path / "a.csv", ("clock", "x"), (TIME, PATH[:, 0])))
-    assert rising.columns.time == "clock"
-    assert "GUESS" in rising.remarks["columns.time"]
+def test_times_in_other_units_and_none_at_all(tmp_path):
     none = guess_columns(write(tmp_path / "b.csv", ("x", "y"), PATH.T[:2]))
     assert none.step_size == 1.0
     assert "GUESS" in none.remarks["sampling.step_size"]

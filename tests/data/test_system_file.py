@@ -1,7 +1,6 @@
 """System files: what is written is read again, defaults, and comments at every key."""
 
 import math
-import re
 import tomllib
 from pathlib import Path
 
@@ -118,32 +117,6 @@ def test_channels_are_dropped_only_when_stated(columns: str, velocity: bool, tou
     (tmp_path / "bare.csv").write_text("s,q1\n0,0\n0.1,1\n0.2,4\n")
     if columns == "":
         assert not read_recording(tmp_path / "bare.csv", columns=described.columns).has_velocity
-
-
-@pytest.mark.parametrize(
-    ("flags", "learned"),
-    [
-        # As `carom simulate` and `carom init` of version 0.9 wrote them.
-        ("masses = false, damping = false, restitution = 'fixed', gap = true", ["surfaces"]),
-        (
-            "masses = false, damping = false, restitution = 'constant', gap = true",
-            ["restitution", "surfaces"],
-        ),
-        (
-            "masses = true, damping = true, restitution = 'speed'",
-            ["restitution-speed", "surfaces", "masses", "damping"],
-        ),
-        ("gap = false", []),
-    ],
-)
-def test_keys_of_version_0_9_are_refused_with_the_line_that_replaces_them(flags, learned, tmp_path: Path):
-    start = EXAMPLE.partition("parameters")[0]
-    flags = flags.replace(", ", "\n")
-    with pytest.raises(InputError, match=r"\[learn\]: these keys are of Carom 0\.9") as error:
-        read_system_file(write(start + flags, tmp_path))
-    line = re.search(r"parameters = \[.*\]", str(error.value))
-    assert line is not None
-    assert read_system_file(write(start + line.group(), tmp_path)).learn == tuple(learned)
 
 
 def test_walls_come_first(tmp_path: Path):

@@ -1,6 +1,5 @@
 """Tasks on processes: results in order, errors, workers that die, and stored results."""
 
-import json
 import os
 import pickle
 import signal
@@ -14,6 +13,7 @@ import pytest
 from carom.errors import InputError
 from carom.execution.executor import LocalExecutor, available_cores
 from carom.execution.tasks import Task, checkpoint_directory, local_executor, run_tasks
+from carom.storage.result_file import write_result
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,7 +157,7 @@ def compute(path: Path, progress) -> dict[str, bool]:
 
 def test_stored_results_are_not_computed_again(tmp_path):
     path = tmp_path / "result.json"
-    path.write_text(json.dumps({"fingerprint": "a", "computed": False}))  # without its hash: not valid
+    write_result(path, {"fingerprint": "of earlier inputs", "computed": False})
     (result,) = run_tasks([Task(compute, (path,), path=path, fingerprint="a")])
     assert result["computed"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["result.json"]

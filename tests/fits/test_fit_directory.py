@@ -17,7 +17,6 @@ from carom.fits.fit_directory import (
     MANIFEST,
     MODEL,
     RECORDING,
-    SUMMARY,
     TRAJECTORIES,
     UNFINISHED,
 )
@@ -180,30 +179,13 @@ def test_files_of_another_fit_are_named(two_fits, tmp_path):
                 load(folder)
             assert str(error.value).count(".") == str(folder).count(".") + name.count(".") + 1
         (folder / name).unlink()
-        with pytest.raises(
-            InputError, match="manifest is missing" if name == MANIFEST else f"{name} is missing"
-        ):
+        with pytest.raises(InputError, match="not a whole one" if name == MANIFEST else f"{name} is missing"):
             load_fit_directory(folder)
     extra = tmp_path / "extra"
     shutil.copytree(two_fits / "0", extra)
     shutil.copy(extra / MODEL, extra / TRAJECTORIES)
     with pytest.raises(InputError, match=f"{TRAJECTORIES} does not belong"):
         load_fit_directory(extra)
-
-
-def test_fits_of_version_0_9_are_refused_with_a_command(two_fits, tmp_path):
-    old = tmp_path / "old"
-    shutil.copytree(two_fits / "0", old)
-    (old / MANIFEST).unlink()
-    (old / SUMMARY).rename(old / "run.json")
-    with pytest.raises(InputError, match=r"Carom 0\.9") as error:
-        load_fit_directory(old)
-    assert "fit the recording again with `carom fit` and --overwrite" in str(error.value)
-    with pytest.raises(InputError, match="--overwrite"), new_fit_directory(old, overwrite=False):
-        pass
-    with new_fit_directory(old, overwrite=True) as new:
-        save(new.files, "new")
-    assert {path.name for path in old.iterdir()} == {*FILES, MANIFEST}
 
 
 def test_a_model_file_alone_needs_no_manifest(tmp_path):

@@ -77,14 +77,14 @@ def saved(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema": 2}, "written by Carom 0.9 or older; fit the recording again"),
+        ({"schema": 2}, "written by another version of Carom; fit the recording again"),
         ({"schema": 4}, "written by another version"),
         ({"schema": None}, "written by another version"),
         ({"kind": "contact-resnt"}, "did you mean contact-resnet"),
         ({"kind": ["resnet"]}, "no usable entry kind"),
-        ({"step_size": 0}, "positive number"),
+        ({"step_size": 0}, "no usable entry step_size"),
         ({"scene": 3}, "no usable entry scene"),
-        ({"scene": "#" * 2**21}, "the scene is longer"),
+        ({"scene": "#" * 2**21}, "no usable entry scene"),
         ({"options": {"hidden": 10**9}}, "an option is too large"),
         ({"options": {"hidden": 3, "contact_hidden": [1] * 100_000}}, "an option is too large"),
         ({"options": {"hidden": [[[[[3]]]]]}}, "an option is too large"),

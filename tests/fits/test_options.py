@@ -7,7 +7,6 @@ import pytest
 from carom.cli.fit import FitArguments
 from carom.errors import SettingsError
 from carom.fits.options import OPTIONS, FitOptions, PaperSettings, Settings
-from carom.training import TrainingSettings
 
 
 def test_every_setting_is_an_option_with_an_explanation():
@@ -22,7 +21,6 @@ def test_options_without_values_are_the_defaults():
     assert FitOptions.from_values(vars(FitArguments())) == FitOptions()
     paper = FitOptions.from_values(vars(FitArguments(recipe="paper")))
     assert paper == FitOptions(settings=PaperSettings())
-    assert paper.settings.training == TrainingSettings()
     assert (FitOptions().recipe, paper.recipe) == ("carom", "paper")
 
 

@@ -14,7 +14,6 @@ import polars as pl
 
 import carom
 from carom.bench.run import compare, read_bench
-from carom.cli.arguments import state_from_numbers
 from carom.data import (
     Columns,
     Recording,
@@ -44,7 +43,7 @@ from carom.forces import AbstractLearnedPotential, LinearisedPotentialForce
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import CDLagrangeNetwork, ContactResNet, Mechanism, ResNet
 from carom.report.findings import read_findings
-from carom.report.fit_page import diagnostics, parameter_table
+from carom.report.fit_page import parameter_table
 from carom.reproduction.measured.configuration import CHECKS, PENDULUM
 from carom.reproduction.measured.recordings import (
     pendulum_recording,
@@ -189,9 +188,7 @@ def model_files(folder: Path) -> list[bytes]:
 
 
 def read_model(folder: Path) -> None:
-    model, notes = load_fitted_model(folder / MODEL)
-    state_from_numbers(notes.get("start"), bodies=model.scene.bodies, dimension=model.scene.dimension)
-    noise_from_notes(notes)
+    noise_from_notes(load_fitted_model(folder / MODEL)[1])
 
 
 def sample(model: Mechanism) -> Mechanism:
@@ -233,7 +230,6 @@ def read_run(folder: Path) -> None:
     write_manifest(folder, seconds=1.0)  # or its checksums would refuse what the readers have to withstand
     findings = read_findings(folder)
     parameter_table(findings)
-    diagnostics(findings)
     _ = findings.impacts
 
 
@@ -327,7 +323,7 @@ FORMATS = {
     "checkpoint": Format(CHECKPOINT, checkpoints, SAFE, read_checkpoint),
     "bench.json": Format("bench.json", speeds, TEXT, compare_speeds),
     "task.json": Format("task.json", task_result, TEXT, lambda folder: read_result(folder / "task.json")),
-    "trial.npz": Format("cradle.text.CD-Lagrange.npz", trials("*.npz"), (inside_zip, *BINARY), read_trials),
+    "trial": Format("cradle.text.CD-Lagrange.safetensors", trials("*.safetensors"), SAFE, read_trials),
     "measured: collisions": Format(CHECKS, measured(CHECKS), TEXT, read_air_track),
     "measured: pendulum": Format(
         PENDULUM, measured(PENDULUM), TEXT, lambda folder: pendulum_recording(read_pendulum(folder))

@@ -111,7 +111,7 @@ def test_inertia_products(seed):
 @pytest.mark.parametrize(
     ("candidates", "complaint"),
     [
-        ((Wall(3, (1.0,)),), "not among 0…1"),
+        ((Wall(3, (1.0,)),), "beyond the 2"),
         ((Pair(0, 0),), "with itself"),
         ((Wall(0, (1.0, 0.0)),), "1 components"),
         ((Wall(0, (0.5,)),), "length 1"),

@@ -24,7 +24,7 @@ def test_defaults():
         ({"restitution": 1.1}, "between 0 and 1"),
         ({"restitution": float("nan")}, "between 0 and 1"),
         ({"projection": "reference_point"}, "reference position"),
-        ({"candidates": (Wall(2, (1.0,)),)}, "not among"),
+        ({"candidates": (Wall(2, (1.0,)),)}, "beyond the 2 of the scene"),
     ],
 )
 def test_refusals(settings, complaint):

@@ -55,7 +55,7 @@ def _trial(folder: Path, name: str, model: str, errors: list[float]) -> list[dic
         if name == "damped-pendulum":
             metrics["damping"] = 0.7 + 0.1 * seed
         rows += tidy_rows({"experiment": name, "model": model, "protocol": protocol, "seed": seed}, metrics)
-    path = folder / f"{trial_stem(name, protocol, model)}.npz"
+    path = folder / f"{trial_stem(name, protocol, model)}.safetensors"
     write_arrays(path, _arrays(errors, bodies, signals, physical))
     return rows
 

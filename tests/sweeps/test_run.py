@@ -27,12 +27,12 @@ def test_the_table_does_not_depend_on_which_fit_ends_first(file, tmp_path):
     header, *lines = (tmp_path / "forth" / TABLE).read_text().splitlines()
     assert header == "run,recording,seed,error,loss: state,loss: contact,loss: penalty,reason"
     assert len(lines) == 4
-    for line, document in zip(result.lines, json.loads(tables(tmp_path / "forth")[1])["fits"], strict=True):
-        assert document["error"] == line.row["error"] > 0
-        kept = load_fit_directory(tmp_path / "forth" / line.row["run"])
+    for fit, document in zip(result.fits, json.loads(tables(tmp_path / "forth")[1])["fits"], strict=True):
+        assert document["error"] == fit["error"] > 0
+        kept = load_fit_directory(tmp_path / "forth" / fit["run"])
         assert kept.notes["hold_out"] == 0.2
         assert kept.notes["seed"] == document["seed"]
-        assert line.row["numbers"]["loss: state"] == kept.history[-1]["state"]
+        assert fit["numbers"]["loss: state"] == kept.history[-1]["state"]
 
 
 def test_an_interrupted_sweep_makes_the_rest(file, tmp_path):
@@ -57,7 +57,7 @@ def test_more_values_make_only_the_new_fits(file, tmp_path):
     executor = Here()
     result = run(file, tmp_path / "out", executor)
     assert len(executor.made) == 2
-    assert [line.fit.options.seed for line in result.lines] == [1, 7, 0, 1, 7, 0]
+    assert [fit["seed"] for fit in result.fits] == [1, 7, 0, 1, 7, 0]
     # One recording less: names are shorter, and the fits are found all the same.
     file.write_text(SWEEP.replace('["ball.csv", "low.csv"]', '"low.csv"'))
     assert run(file, tmp_path / "out", Here(stop_after=0)).made == 0
@@ -77,7 +77,7 @@ def test_a_fit_without_its_row_is_not_made_again(file, tmp_path, monkeypatch):
 def test_fits_that_fail_have_a_reason_and_are_repeated_on_request(file, tmp_path):
     file.write_text(SWEEP + "learning_rate = 1e30\n")
     result = run(file, tmp_path / "out")
-    assert all(line.row["error"] is None for line in result.lines)
+    assert all(fit["error"] is None for fit in result.fits)
     assert "choose a smaller `learning_rate`" in (tmp_path / "out" / TABLE).read_text()
     assert result.failed == 4
     assert run(file, tmp_path / "out", Here(stop_after=0)).made == 0
@@ -106,7 +106,7 @@ def test_unexpected_errors_are_reasons_too(file, tmp_path, monkeypatch):
 
     monkeypatch.setattr(FitPlan, "run", fail)
     result = run(file, tmp_path / "out")
-    assert {line.row["reason"] for line in result.lines} == {"ZeroDivisionError: nobody knows why"}
+    assert {fit["reason"] for fit in result.fits} == {"ZeroDivisionError: nobody knows why"}
 
 
 def test_what_only_this_machine_refuses_is_no_result(file, tmp_path, monkeypatch):

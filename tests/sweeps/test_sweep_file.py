@@ -21,25 +21,29 @@ epochs = 2
 hidden = [4, 6]
 """
 WRONG = {
-    "[grid], hiden: there is no such key; did you mean hidden?": GRID.replace("hidden", "hiden"),
+    "[[grid]] 1, hiden: there is no such key; did you mean hidden?": GRID.replace("hidden", "hiden"),
     "grids: there is no such table; did you mean grid?": GRID.replace("[grid]", "[grids]"),
-    "recording: the key stands outside the tables; write it under [sweep]": GRID.replace("[sweep]\n", ""),
-    "[sweep], recording: the key is missing": GRID.replace('recording = "ball.csv"\n', ""),
+    "recording: there is no such table": GRID.replace("[sweep]\n", ""),
+    "[sweep], recording: this is missing": GRID.replace('recording = "ball.csv"\n', ""),
     "[sweep], recording: write a list, not 3": GRID.replace('"ball.csv"', "3"),
     "nothing.csv: there is no such file": GRID.replace("ball.csv", "nothing.csv"),
     "[sweep], seeds: a value is there twice": GRID.replace("seeds = 2", "seeds = [1, 1]"),
     "[sweep], seeds: write a number of seeds from 1 to 10000": GRID.replace("seeds = 2", "seeds = 0"),
     "[sweep], hold_out: write a number less than 1, not 1.5": GRID.replace("seeds = 2", "hold-out = 1.5"),
     "[fit]: seed goes under [sweep]": GRID.replace("epochs = 2", "seed = 2"),
-    "[fit], epochs: write a whole number": GRID.replace("epochs = 2", "epochs = 2.5"),
-    "[fit], recipe: write 'carom' or 'paper'": GRID.replace('"paper"', '"papers"'),
-    "[fit.sensor]: this must be a table": GRID.replace("epochs = 2", "sensor = 0.1"),
-    "[fit.sensor], mised: there is no such key; did you mean missed?": GRID.replace(
+    "fit hidden=4,seed=0: `epochs` must be a whole number, but it is 2.5": GRID.replace(
+        "epochs = 2", "epochs = 2.5"
+    ),
+    "fit hidden=4,seed=0: `recipe` must be one of 'carom', 'paper'": GRID.replace('"paper"', '"papers"'),
+    "[fit], sensor: there is no such key; did you mean sensor.false?": GRID.replace(
+        "epochs = 2", "sensor = 0.1"
+    ),
+    "[fit], sensor.mised: there is no such key; did you mean sensor.missed?": GRID.replace(
         "epochs = 2", "sensor.mised = 0.1"
     ),
-    "[fit], hidden: the option varies too": GRID.replace("epochs = 2", "hidden = 4"),
-    "[grid], hidden: write a list, not 4": GRID.replace("[4, 6]", "4"),
-    "[grid], hidden: a value is there twice": GRID.replace("[4, 6]", "[4, 4]"),
+    "[[grid]] 1, hidden: the option stands under [fit] too": GRID.replace("epochs = 2", "hidden = 4"),
+    "[[grid]] 1, hidden: write a list of values to try, not 4": GRID.replace("[4, 6]", "4"),
+    "[[grid]] 1, hidden: a value is there twice": GRID.replace("[4, 6]", "[4, 4]"),
     "fit hidden=0,seed=0: `hidden` must be a number of at least 1": GRID.replace("[4, 6]", "[4, 0]"),
     "fit touch=inferred,seed=0: `touch` must be 'observed' or 'none'": GRID.replace(
         "hidden = [4, 6]", 'touch = ["observed", "inferred"]'

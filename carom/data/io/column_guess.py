@@ -10,11 +10,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from carom.data.io.columns import STANDARD_TIME, Columns, repeated, require_separated
+from carom.data.io.columns import STANDARD_TIME, Columns
 from carom.data.io.formats import Format
 from carom.data.io.recording_file import open_table, run_starts
 from carom.data.recording import Channel
-from carom.data.steps import constant_step
 from carom.errors import InputError
 from carom.storage.input_file import complaint, shown, unreadable
 
@@ -30,7 +29,7 @@ Role = Literal["time", "position", "velocity", "touch", "other", "unknown"]
 # Units at the end of a name say nothing about its meaning.
 _UNITS = _vocabulary("m mm cm s ms sec px rad deg")
 # Words that laboratory software uses, in the languages of its commonest versions.
-_TIME = _vocabulary("t time timestamp seconds secs elapsed zeit tiempo temps")
+_TIME = _vocabulary("t time timestamp clock seconds secs elapsed zeit tiempo temps")
 _RUN = _vocabulary("run trial take episode experiment repetition series sequence trajectory")
 _TOUCH = _vocabulary("touch touching contact contacts hit bump collision")
 _OTHER = _vocabulary(
@@ -137,9 +136,6 @@ def _words(name: str) -> list[str]:
 
 
 def _require_header(path: Path, names: Sequence[str]) -> None:
-    require_separated(path, names)
-    if twice := repeated(names):
-        raise complaint(path, "two columns have this name; rename one", f"column {twice}")
     if len(names) > MAXIMUM_COLUMNS:
         problem = f"{len(names)} columns are too many to guess at; write a system file that names those meant"
         raise complaint(path, problem)
@@ -201,16 +197,18 @@ class _Guesser:
         self.remarks.setdefault("columns.position", "GUESS, by their names")
         chosen = tuple(coordinate.name for coordinate in position)
         channels: dict[Channel, tuple[str, ...]] = {"position": chosen, "velocity": velocity}
-        missing: list[Channel] = []
-        for channel, names in channels.items():
-            if any(np.isnan(self.numbers[name]).any() for name in names):
-                missing.append(channel)
-                self.remarks["sampling.missing"] = "some cells are empty"
+        missing: tuple[Channel, ...] = tuple(
+            channel
+            for channel, names in channels.items()
+            if any(np.isnan(self.numbers[name]).any() for name in names)
+        )
+        if missing:
+            self.remarks["sampling.missing"] = "some cells are empty"
         columns = Columns(chosen, velocity, touch, time or STANDARD_TIME, run)
         for name in self.numbers.keys() - {*columns.numbers}:
             self.unused.setdefault(name, "not a coordinate, by its name")
         unused = {name: self.unused[name] for name in self.roles if name in self.unused}
-        return ColumnGuess(columns, bodies, dimension, step_size, tuple(missing), self.remarks, unused)
+        return ColumnGuess(columns, bodies, dimension, step_size, missing, self.remarks, unused)
 
     def _named(self, role: Role) -> list[str]:
         return [name for name in self.numbers if self.roles[name] == role]
@@ -225,12 +223,6 @@ class _Guesser:
                 reason = f"GUESS: {unit[1]} by its name, not seconds; rates are per {unit[1]}"
                 self.remarks["columns.time"] = reason
             return name
-        # By its numbers: little but a clock rises by even steps in every run.
-        for name in self._named("unknown"):
-            runs = self._runs(self.numbers[name])
-            if runs and all((np.diff(run) > 0).all() for run in runs) and constant_step(runs) is not None:
-                self.remarks["columns.time"] = "GUESS: it rises by even steps"
-                return name
         return None
 
     def _positions(self, time: str | None) -> list[Coordinate]:
@@ -257,18 +249,13 @@ class _Guesser:
             # A touch sensor belongs to a body; without any, bodies on a line are the commonest experiment.
             bodies = touches if touches and count % touches == 0 else count
             if count > 1:
-                other = f"one body in {count} dimensions" if bodies == count else "another number"
-                reason = (
-                    "one touch column each" if bodies == touches else f"each position its own; or {other}?"
-                )
-                self.remarks["system.bodies"] = f"GUESS: {reason}"
+                each = "touch column" if bodies == touches else "position"
+                self.remarks["system.bodies"] = f"GUESS: a body for every {each}"
             return bodies, count // bodies, positions
         by_body: dict[tuple[str, ...], dict[str, Coordinate]] = {}
         for coordinate in along:
             if coordinate.axis in by_body.setdefault(coordinate.body, {}):
-                problem = (
-                    "it seems to be the same coordinate as another column; write a system file that says"
-                )
+                problem = "it seems to be the same coordinate as another column; write a system file"
                 raise complaint(self.path, problem, f"column {coordinate.name}")
             by_body[coordinate.body][coordinate.axis] = coordinate
         axes = [axis for axis in _AXES if all(axis in of_body for of_body in by_body.values())]
@@ -277,32 +264,27 @@ class _Guesser:
             problem = f"the bodies have no coordinate in common ({listed}); write a system file that says"
             raise complaint(self.path, problem)
         for coordinate in positions:
-            if not coordinate.axis:
-                self.unused[coordinate.name] = "others are coordinates along x, y or z, this is not"
-            elif coordinate.axis not in axes:
-                self.unused[coordinate.name] = "it never changes for other bodies, or they have none"
+            if coordinate.axis not in axes:
+                self.unused[coordinate.name] = "no coordinate that every body has and that changes"
         self.remarks["system.bodies"] = "GUESS, by the names of the columns"
         self.remarks["system.dimension"] = f"GUESS: {', '.join(axes)}"
         return len(by_body), len(axes), [of_body[axis] for of_body in by_body.values() for axis in axes]
 
     def _velocity(self, position: list[Coordinate], time: str | None) -> tuple[str, ...]:
         """The velocity of every coordinate, if all are there and are rates of the positions."""
-        named = [coordinate_of(name) for name in self._named("velocity")]
+        rates = [coordinate_of(name) for name in self._named("velocity")]
+        named = {(rate.body, rate.axis): rate.name for rate in rates}
         found, reason = [], ""
         for place in position if named else ():
-            match = [rate.name for rate in named if (rate.body, rate.axis) == (place.body, place.axis)]
-            if len(match) != 1:
+            name = named.get((place.body, place.axis))
+            if name is None:
                 reason = f"there is no velocity for {shown(place.name)}, and all are needed"
-                break
-            ratio = self._rate(self.numbers[place.name], self.numbers[match[0]], time)
             # Noise lowers the slope a little; a wrong unit is off by a factor of ten or more.
-            if not 0.7 < ratio < 1.4:
-                reason = f"{shown(match[0])} is not the rate of {shown(place.name)}, "
-                reason += f"which is {ratio:.3g} times that"
-                break
-            found.append(match[0])
+            elif not 0.7 < self._rate(self.numbers[place.name], self.numbers[name], time) < 1.4:
+                reason = f"{shown(name)} is not the rate of {shown(place.name)}, by its numbers"
+            found.append(name)
         if reason:
-            self.unused.update({rate.name: reason for rate in named})
+            self.unused |= {rate.name: reason for rate in rates}
             return ()
         if found:
             self.remarks["columns.velocity"] = "they are the rates of the positions"

@@ -64,8 +64,6 @@ def match_columns(
     In the result `time` and `run` are None where the file has no such column and does not need one.
     """
     present = set(names)
-    if twice := repeated(names):
-        raise complaint(path, "two columns have this name; rename one", f"column {twice}")
     # Where there is none at all, the message names the first that is missing.
     if columns is None:
         columns = Columns(_numbered(path, names, "q") or ("q1",), None, None)
@@ -81,17 +79,13 @@ def match_columns(
     # A time column with a name of its own was named for a reason; only the standard one may be absent.
     if columns.time == STANDARD_TIME and not timed and STANDARD_TIME not in present:
         columns = replace(columns, time=None)
-    for name in (*columns.position, *(columns.velocity or ()), *(columns.touch or ())):
-        if name not in present:
-            raise _missing(path, name, names)
+    for name in (*columns.numbers, columns.run):
+        if name is not None and name not in present:
+            besides = " and no step size was given" if timed and name == columns.time else ""
+            raise _missing(path, name, names, besides)
     # Bodies on a line are the commonest experiment.
-    if scene is None:
-        scene = Scene(bodies=len(columns.position), dimension=1)
-    _require_counts(path, columns, scene.bodies, scene.dimension)
-    if columns.time is not None and columns.time not in present:
-        raise _missing(path, columns.time, names, " and no step size was given" if timed else "")
-    if columns.run is not None and columns.run not in present:
-        raise _missing(path, columns.run, names)
+    known = scene or Scene(bodies=len(columns.position), dimension=1)
+    require_counts(path, columns, known.bodies, known.dimension)
     return columns
 
 
@@ -110,12 +104,15 @@ def standard_columns(bodies: int, dimension: int, *, velocity: bool = True, touc
     )
 
 
-def require_separated(path: Path, names: Sequence[str], place: str = "line 1") -> None:
-    """Refuse a header in which something other than commas seems to separate the names."""
+def require_distinct(path: Path, names: Sequence[str]) -> None:
+    """Refuse a header that repeats a name, or in which something else than commas seems to separate names."""
+    if twice := repeated(names):
+        raise complaint(path, "two columns have this name; rename one", f"column {twice}")
     if len(names) == 1 and (separator := re.search(r"[;\t|]", names[0])):
-        mark = "a tab" if separator[0] == "\t" else f'"{separator[0]}"'
-        problem = f"the columns seem to be separated by {mark}; separate them by commas"
-        raise complaint(path, problem, place)
+        mark = "tabs" if separator[0] == "\t" else f'"{separator[0]}"'
+        raise complaint(
+            path, f"the columns seem to be separated by {mark}; separate them by commas", "line 1"
+        )
 
 
 def _numbered(path: Path, names: Sequence[str], prefix: str) -> tuple[str, ...]:
@@ -129,7 +126,8 @@ def _numbered(path: Path, names: Sequence[str], prefix: str) -> tuple[str, ...]:
     return wanted
 
 
-def _require_counts(path: Path, columns: Columns, bodies: int, dimension: int) -> None:
+def require_counts(path: Path, columns: Columns, bodies: int, dimension: int) -> None:
+    """Refuse columns that are more or fewer than bodies and dimension need."""
     coordinates = bodies * dimension
     scene = f"{counted(bodies, 'body', 'bodies')} in {counted(dimension, 'dimension')}"
     for kind, given, wanted in (
@@ -144,7 +142,6 @@ def _require_counts(path: Path, columns: Columns, bodies: int, dimension: int) -
 
 
 def _missing(path: Path, name: str, names: Sequence[str], besides: str = "") -> InputError:
-    require_separated(path, names, f"column {name}")
     problem = f"the column is missing{besides}; {suggestion(name, names)}"
     if not problem.endswith("?"):
         problem += ", so say under [columns] in the system file which is meant"

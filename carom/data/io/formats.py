@@ -4,7 +4,6 @@ A table is read in two steps: its names, and then the columns that are wanted. I
 file declares, before any of it is loaded.
 """
 
-import codecs
 import csv
 import mmap
 import os
@@ -13,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import numpy as np
 import polars as pl
 
+from carom.digits import counted
 from carom.errors import InputError
 from carom.storage.input_file import complaint, not_utf8, shown, size
 
@@ -32,7 +33,6 @@ MAXIMUM_COLUMNS = 2**14
 _HEADER_BYTES = 2**20
 _NPY = ".npy"
 _DIRECTORY_ENTRY = re.compile(rb"PK\x01\x02")
-_UNITS_PER_SECOND = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 
 Answer = TypeVar("Answer")
 
@@ -62,12 +62,6 @@ def require_size(path: Path, *, columns: int, rows: int = 0) -> None:
         raise complaint(path, f"{problem} are read; split it or leave out columns")
 
 
-def first_true(mask: pl.Series) -> int | None:
-    """The first row where a condition holds."""
-    rows = mask.arg_true()
-    return rows[0] if len(rows) else None
-
-
 def cell(row: int, column: str) -> tuple[str, str]:
     """A place in a table for an error message; rows are counted from 1, after the header."""
     return f"row {row + 1}", f"column {column}"
@@ -76,8 +70,6 @@ def cell(row: int, column: str) -> tuple[str, str]:
 def _csv_names(path: Path) -> Sequence[str]:
     with path.open("rb") as file:
         line = file.readline(_HEADER_BYTES)
-    if len(line) == _HEADER_BYTES:
-        raise complaint(path, "the line is too long for names of columns; write one row per sample", "line 1")
     try:
         fields = next(csv.reader([line.decode("utf-8-sig")]), [])
     except UnicodeDecodeError:
@@ -85,25 +77,24 @@ def _csv_names(path: Path) -> Sequence[str]:
     except csv.Error as error:
         problem = "the names of the columns cannot be read; separate them by commas"
         raise complaint(path, problem, "line 1") from error
-    if len(fields) == 1 and fields[0].startswith("#"):
-        problem = "this is a remark, not names of columns; remove what stands above those"
-        raise complaint(path, problem, "line 1")
     return [name.strip() for name in fields]
 
 
 def _load_csv(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
     names = _csv_names(path)
-    require_size(path, rows=_count_lines(path), columns=len(names))
-    incomplete = complaint(path, "this is not a whole CSV table; check its quotation marks")
+    with path.open("rb") as file:
+        require_size(
+            path,
+            rows=sum(part.count(b"\n") for part in iter(partial(file.read, 2**20), b"")),
+            columns=len(names),
+        )
+    problem = f"the rows cannot be read as values of {counted(len(names), 'column')}; write numbers with a "
+    incomplete = complaint(path, problem + "decimal point, close quotation marks, and save the file as UTF-8")
     try:
         # All columns as text: only then is a row with too many values noticed and can a wrong value be shown.
         text = pl.read_csv(path.absolute(), infer_schema=False, glob=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        row = _overlong_row(path, len(names))
-        if row is None:
-            raise incomplete from error
-        problem = f"there are more values than the {len(names)} columns; write numbers with a decimal point"
-        raise complaint(path, problem, f"row {row}") from error
+        raise incomplete from error
     if text.width != len(names):
         raise incomplete
     # Editors leave blank lines at the end.
@@ -112,7 +103,7 @@ def _load_csv(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataF
 
     # By position: columns that are not wanted may well share a name, such as none at all.
     places = {name: place for place, name in reversed([*enumerate(names)])}
-    wanted = [*numbers, label] if label is not None else [*numbers]
+    wanted = [*numbers] if label is None else [*numbers, label]
     text = text[:, [places[name] for name in wanted]]
     text.columns = wanted
     text = text.select(pl.all().str.strip_chars().replace("", None))
@@ -121,60 +112,28 @@ def _load_csv(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataF
     lost = np.subtract(frame.null_count().row(0), text.null_count().row(0))
     if lost.any():
         name = frame.columns[int((lost > 0).argmax())]
-        row = first_true(frame[name].is_null() & text[name].is_not_null())
-        assert row is not None
+        row = (frame[name].is_null() & text[name].is_not_null()).arg_true()[0]
         value = shown(text[name][row], length=20)
         remedy = "write a decimal point" if "," in value else "correct it or remove the row"
         raise complaint(path, f'"{value}" is not a number; {remedy}', *cell(row, name))
     return frame
 
 
-def _count_lines(path: Path) -> int:
-    """Number of line ends; bytes that are not UTF-8 are refused with their line."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    lines = 0
-    with path.open("rb") as file:
-        # In pieces, as Polars reads the file once more: it need not be in memory twice.
-        while True:
-            chunk = file.read(2**20)
-            try:
-                decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                raise not_utf8(path, lines + error.object[: error.start].count(b"\n") + 1) from None
-            if not chunk:
-                return lines
-            lines += chunk.count(b"\n")
-
-
-def _overlong_row(path: Path, width: int) -> int | None:
-    """The first row with more values than there are columns, counted from 1 after the header."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        try:
-            return next((row for row, fields in enumerate(csv.reader(file)) if len(fields) > width), None)
-        except csv.Error:
-            return None
-
-
 def _load_parquet(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
     types = _query(path, lambda table: table.collect_schema())
-    wanted = [*numbers] if label is None else [*numbers, label]
-    columns = []
-    for name in wanted:
-        kind, column, text = types[name], pl.col(name), name == label
-        if text and not (kind.is_nested() or kind in (pl.Binary, pl.Duration)):
-            columns.append(column.cast(pl.String))
-        elif not text and (kind.is_numeric() or kind == pl.Boolean):
-            columns.append(column.cast(pl.Float64))
-        elif not text and isinstance(kind, pl.Duration):
-            columns.append(column.to_physical().cast(pl.Float64) / _UNITS_PER_SECOND[kind.time_unit])
+    columns = [] if label is None else [pl.col(label).cast(pl.String)]
+    for name in numbers:
+        if isinstance(types[name], pl.Duration):
+            columns.append(pl.col(name).dt.total_nanoseconds() / 1e9)
+        elif types[name].is_numeric() or types[name] == pl.Boolean:
+            columns.append(pl.col(name).cast(pl.Float64))
         else:
-            remedy = "text or whole numbers" if text else "numbers"
-            problem = f"the values are of type {shown(kind)}; convert them to {remedy}"
+            problem = f"the values are of type {shown(types[name])}; convert them to numbers"
             raise complaint(path, problem, f"column {name}")
     # The row count is in the footer, so a table that is too large is refused unread.
     rows = _query(path, lambda table: table.select(pl.len()).collect().item())
     require_size(path, rows=rows, columns=len(columns))
-    return _query(path, lambda table: table.select(wanted).collect()).select(columns)
+    return _query(path, lambda table: table.select(columns).collect())
 
 
 def _query(path: Path, query: Callable[[pl.LazyFrame], Answer]) -> Answer:
@@ -190,11 +149,7 @@ def _query(path: Path, query: Callable[[pl.LazyFrame], Answer]) -> Answer:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Discard what Polars prints when it panics, pages of which would bury the error message."""
-    try:
-        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    except OSError:  # a process may have been started without
-        yield
-        return
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
@@ -214,29 +169,16 @@ def _load_npz(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataF
     columns: dict[str, np.ndarray] = {}
     with _opened(path) as archive:
         for name in names:
-            place, text = f"column {name}", name == label
-            try:
-                # An array whose header declares more than is there takes no memory before NumPy notices.
-                with archive.open(name + _NPY) as member:
-                    array = np.lib.format.read_array(member, allow_pickle=False)
-            except (ValueError, MemoryError) as error:
-                problem = f"the array cannot be read ({shown(error)}); save plain numbers"
-                raise complaint(path, problem, place) from error
-            if array.dtype.kind not in ("biufU" if text else "biuf") or array.dtype.itemsize == 0:
-                raise complaint(
-                    path, f"the values are of type {shown(array.dtype)}; save plain numbers", place
-                )
-            if array.ndim != 1:
-                problem = f"the array has shape {array.shape}; save one flat array per column"
-                raise complaint(path, problem, place)
+            # An array whose header declares more than is there takes no memory before NumPy notices.
+            with archive.open(name + _NPY) as member:
+                array = np.lib.format.read_array(member, allow_pickle=False)
+            plain = array.dtype.kind in ("biufU" if name == label else "biuf") and array.ndim == 1
+            if not plain or len(array) != len(next(iter(columns.values()), array)):
+                problem = f"the array is of type {shown(array.dtype)} and shape {array.shape}; save plain "
+                problem += "numbers, one flat array per column, all of the same length"
+                raise complaint(path, problem, f"column {name}")
             require_size(path, rows=len(array), columns=len(names))
-            rows = len(columns[names[0]]) if columns else len(array)
-            if len(array) != rows:
-                problem = (
-                    f"there are {len(array)} values here but {rows} in {shown(names[0])}; make them equal"
-                )
-                raise complaint(path, problem, place)
-            columns[name] = array.astype(np.str_ if text else np.float64)
+            columns[name] = array.astype(np.str_ if name == label else np.float64)
     return pl.DataFrame(columns)
 
 
@@ -273,7 +215,8 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise
     except Exception as error:
         # Damaged bytes surface from the zip, its decompressors, NumPy's header and its dtypes, as anything.
-        raise complaint(path, "this is not a whole NPZ file; copy or export it again") from error
+        problem = "this is not a whole NPZ file of plain numbers; copy or export it again"
+        raise complaint(path, problem) from error
 
 
 FORMATS = {

@@ -5,25 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from carom.data.io.columns import Columns, match_columns, standard_columns
-from carom.data.io.formats import FORMATS, MAXIMUM_BYTES, Format, cell, first_true, require_size
+from carom.data.io.columns import Columns, match_columns, require_distinct, standard_columns
+from carom.data.io.formats import FORMATS, MAXIMUM_BYTES, Format, cell, require_size
 from carom.data.recording import Channel, Recording, Run
 from carom.data.steps import TOLERANCE, constant_step, median_step
-from carom.errors import InputError, require_choice
+from carom.errors import require_choice
 from carom.mechanics import Scene
 from carom.storage.atomic import atomic_write
 from carom.storage.input_file import complaint, require_file, shown, unreadable
 
 MINIMUM_SAMPLES = 3
 """A shorter run has no acceleration."""
-LONGEST_LABEL = 100
-"""Characters of the name of a run, which is written with every sample."""
 SHORTEST_STEP, LONGEST_STEP = 1e-12, 1e12
 """Steps beyond are not in seconds, and would overflow."""
 LONGEST_GAP = 5.0
@@ -66,20 +64,19 @@ def read_recording(
         frame = table.load(path, columns.numbers, columns.run)
     except OSError as error:
         raise unreadable(path, error) from error
+    labels = None
     if columns.run is not None:
         # As in CSV files, so that every format distinguishes the same runs.
-        plain = pl.col(columns.run).str.replace_all("\0", "", literal=True).str.strip_chars()
-        frame = frame.with_columns(plain.replace("", None))
-    labels = None if columns.run is None else frame[columns.run]
+        plain = frame[columns.run].str.replace_all("\0", "", literal=True).str.strip_chars()
+        labels = plain.replace("", None)
     starts = _find_runs(path, labels, rows=len(frame))
-    samples = _require_values(path, frame, columns, missing)
-    _require_measured(path, samples, columns, starts)
+    time, position, velocity, touch = _require_values(path, frame, columns, missing, starts)
     bounds = [*starts.tolist(), len(frame)]
     if columns.time is None:
         assert step_size is not None, "without one a time column is required"
         time = step_size * np.concatenate([np.arange(end - start) for start, end in pairwise(bounds)])
     else:
-        time = samples.time[:, 0]
+        time = time[:, 0]
         found = _find_step_size(path, columns.time, time, starts)
         if step_size is not None and abs(found - step_size) > TOLERANCE * found:
             problem = f"times step by {found:.6g} s, but a step size of {step_size:g} s was given"
@@ -90,9 +87,9 @@ def read_recording(
     shape = (len(frame), -1, 1 if scene is None else scene.dimension)
     whole = Run(
         time,
-        samples.position.reshape(shape),
-        samples.velocity.reshape(shape) if columns.velocity else None,
-        samples.touch == 1 if columns.touch else None,
+        position.reshape(shape),
+        velocity.reshape(shape) if columns.velocity else None,
+        touch == 1 if columns.touch else None,
     )
     runs = tuple(
         replace(whole.part(slice(start, end)), label=None if labels is None else labels[start])
@@ -128,7 +125,7 @@ def write_recording(
 
 
 def open_table(path: Path) -> tuple[Format, list[str]]:
-    """The format of a file and the names of its columns, of which there is a limited number."""
+    """The format of a file and the names of its columns: different ones, of a limited number."""
     table = table_format(path)
     require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="recording")
     try:
@@ -136,6 +133,7 @@ def open_table(path: Path) -> tuple[Format, list[str]]:
     except OSError as error:
         raise unreadable(path, error) from error
     require_size(path, columns=len(names))
+    require_distinct(path, names)
     return table, names
 
 
@@ -151,10 +149,8 @@ def _frame(recording: Recording) -> pl.DataFrame:
     names = standard_columns(
         recording.bodies, recording.dimension, velocity=recording.has_velocity, touch=recording.has_touch
     )
-    labels = np.array(recording.labels)
-    # Numbers where these say the same: 7, but not 007.
-    if all(label.isdecimal() and len(label) < 19 and label == str(int(label)) for label in recording.labels):
-        labels = labels.astype(np.int64)
+    numbers = range(len(recording.runs))
+    labels = numbers if recording.labels == tuple(map(str, numbers)) else recording.labels
     data: dict[str, np.ndarray] = {
         "run": np.repeat(labels, [len(run) for run in recording.runs]),
         "t": np.concatenate([run.time for run in recording.runs]),
@@ -167,29 +163,17 @@ def _frame(recording: Recording) -> pl.DataFrame:
     return pl.DataFrame(data)
 
 
-class _Samples(NamedTuple):
-    """The columns of numbers by their meaning; NaN where a value is missing, no columns where none were."""
-
-    time: Float[np.ndarray, "samples times"]
-    position: Float[np.ndarray, "samples coordinates"]
-    velocity: Float[np.ndarray, "samples velocities"]
-    touch: Float[np.ndarray, "samples sensors"]
-
-
 def _require_values(
-    path: Path, frame: pl.DataFrame, columns: Columns, missing: Sequence[Channel]
-) -> _Samples:
-    """Refuse cells that are empty or not finite, except in channels that may have missing values.
+    path: Path, frame: pl.DataFrame, columns: Columns, missing: Sequence[Channel], starts: Starts
+) -> list[Float[np.ndarray, "samples columns"]]:
+    """Times, positions, velocities and touch; NaN where a value is missing, no columns where none were.
 
-    Arguments:
-        path: the file, for error messages.
-        frame: the table; null where a cell is empty.
-        columns: what its columns mean.
-        missing: the channels that may have missing values.
+    Refused are cells that are empty or not finite, except in channels that may have missing values, and
+    columns that hold no measurement.
     """
     for channel in missing:
         require_choice("missing", channel, Channel)
-    groups = {
+    names = {
         "time": () if columns.time is None else (columns.time,),
         "position": columns.position,
         "velocity": columns.velocity or (),
@@ -197,61 +181,42 @@ def _require_values(
     }
     # One array for all columns: a hundred calls of Polars per column would take seconds for thousands.
     values = frame.select(columns.numbers).to_numpy(writable=True)
-    channels = [channel for channel, names in groups.items() for _ in names]
-    wrong = ~np.isfinite(values)
-    wrong[:, np.isin(channels, missing)] &= np.isinf(values[:, np.isin(channels, missing)])
-    if wrong.any():
-        place = int(wrong.any(axis=0).argmax())
-        name, row = columns.numbers[place], int(wrong[:, place].argmax())
-        raise _wrong_value(path, frame[name][row], channels[place], missing, *cell(row, name))
-    ends = np.cumsum([len(names) for names in groups.values()])[:-1]
-    return _Samples(*np.split(values, ends, axis=1))
-
-
-def _wrong_value(
-    path: Path, value: float | None, channel: str, missing: Sequence[Channel], *places: str
-) -> InputError:
-    remedy = " or remove the row"
-    if value is None or np.isnan(value):
-        if channel == "touch":
-            remedy = ", or write 0 and fit with imperfect touch"
-        elif channel != "time":
-            allowed = ", ".join(f'"{one}"' for one in get_args(Channel) if one == channel or one in missing)
-            remedy = f", remove the row, or write missing = [{allowed}] under [sampling] in the system file"
-    problem = (
-        "the value is empty; fill it in" if value is None else f"the value {value} is not finite; correct it"
-    )
-    return complaint(path, problem + remedy, *places)
-
-
-def _require_measured(path: Path, samples: _Samples, columns: Columns, starts: Starts) -> None:
-    """Refuse columns that hold no measurement: touch other than 0 and 1, no motion, nothing but gaps."""
-    known = ~np.isnan(samples.velocity).all(axis=0)
-    if not known.all():
-        place = f"column {(columns.velocity or ())[known.argmin()]}"
-        raise complaint(path, "every value is missing; leave the velocities out", place)
-    if (wrong := _first(~np.isin(samples.touch, (0.0, 1.0)))) is not None:
-        problem = f"touch is {samples.touch[wrong]:g}; write 1 where the body touched and 0 elsewhere"
-        raise complaint(path, problem, *cell(wrong[0], (columns.touch or ())[wrong[1]]))
-    counts = np.add.reduceat(~np.isnan(samples.position), starts, axis=0, dtype=np.int64)
-    if (wrong := _first(counts < MINIMUM_SAMPLES)) is not None:
-        problem = f"the run that starts here has too few values in this column, {counts[wrong]}; "
-        problem += f"leave out runs with fewer than {MINIMUM_SAMPLES}"
-        raise complaint(path, problem, *cell(int(starts[wrong[0]]), columns.position[wrong[1]]))
+    parts = np.split(values, np.cumsum([len(group) for group in names.values()])[:-1], axis=1)
+    for (channel, group), part in zip(names.items(), parts, strict=True):
+        problem = "the value is empty or not finite; correct it or remove the row"
+        if channel in get_args(Channel):
+            problem += f' (empty cells need missing = ["{channel}"] under [sampling] in the system file)'
+        elif channel == "touch":
+            problem += ", or write 0 and fit with imperfect touch"
+        _refuse(path, np.isinf(part) if channel in missing else ~np.isfinite(part), group, problem)
+    _, position, velocity, touch = parts
+    none = np.atleast_2d(np.isnan(velocity).all(axis=0))
+    _refuse(path, none, names["velocity"], "every value is missing; leave the velocities out")
+    problem = "touch is neither 0 nor 1; write 1 where the body touched and 0 elsewhere"
+    _refuse(path, ~np.isin(touch, (0.0, 1.0)), names["touch"], problem)
+    counts = np.add.reduceat(~np.isnan(position), starts, axis=0, dtype=np.int64)
+    problem = "the run that starts here has too few values in this column; leave out runs with fewer than "
+    _refuse(path, counts < MINIMUM_SAMPLES, names["position"], f"{problem}{MINIMUM_SAMPLES}", rows=starts)
     # One body may well be at rest, as the balls within a cradle are; if all are, no sensor was connected.
-    lowest = np.nanmin(samples.position, axis=0)
     # Exactly equal: any sensor that works has noise.
-    if (lowest == np.nanmax(samples.position, axis=0)).all():
-        problem = f"nothing moves: it is {lowest[0]:g} in every row, and no other position changes either"
-        raise complaint(path, f"{problem}; record it again", f"column {columns.position[0]}")
+    still = np.nanmin(position, axis=0, keepdims=True) == np.nanmax(position, axis=0, keepdims=True)
+    problem = "nothing moves: neither this position nor any other changes; record it again"
+    _refuse(path, np.logical_and(still, still.all()), names["position"], problem)
+    return parts
 
 
-def _first(wrong: Bool[np.ndarray, "rows columns"]) -> tuple[int, int] | None:
-    """Row and column of the first entry that is true, column by column."""
-    if not wrong.any():
-        return None
-    column = int(wrong.any(axis=0).argmax())
-    return int(wrong[:, column].argmax()), column
+def _refuse(
+    path: Path,
+    wrong: Bool[np.ndarray, "rows columns"],
+    names: Sequence[str],
+    problem: str,
+    rows: Starts | None = None,
+) -> None:
+    """Raise an error at the first entry that is true, column by column; `rows` are those of the table."""
+    if wrong.any():
+        column = int(wrong.any(axis=0).argmax())
+        row = int(wrong[:, column].argmax())
+        raise complaint(path, problem, *cell(row if rows is None else int(rows[row]), names[column]))
 
 
 def _find_runs(path: Path, labels: pl.Series | None, *, rows: int) -> Starts:
@@ -266,16 +231,13 @@ def _find_runs(path: Path, labels: pl.Series | None, *, rows: int) -> Starts:
         raise complaint(path, f"the table has no rows; record at least {MINIMUM_SAMPLES} samples")
     starts = run_starts(labels)
     if labels is not None:
-        if (empty := first_true(labels.is_null())) is not None:
+        if len(empty := labels.is_null().arg_true()):
             problem = "the value is empty; fill it in or remove the row"
-            raise complaint(path, problem, *cell(empty, labels.name))
+            raise complaint(path, problem, *cell(empty[0], labels.name))
         names = labels.gather(starts)
-        if (long := first_true(names.str.len_chars() > LONGEST_LABEL)) is not None:
-            problem = f"the name of a run has more than {LONGEST_LABEL} characters; shorten it"
-            raise complaint(path, problem, *cell(int(starts[long]), labels.name))
-        if (again := first_true(~names.is_first_distinct())) is not None:
-            problem = f"run {shown(names[again])} comes back after another run; keep its rows together"
-            raise complaint(path, problem, *cell(int(starts[again]), labels.name))
+        if len(again := names.is_first_distinct().not_().arg_true()):
+            problem = f"run {shown(names[again[0]])} comes back after another run; keep its rows together"
+            raise complaint(path, problem, *cell(int(starts[again[0]]), labels.name))
     lengths = np.diff(starts, append=rows)
     if lengths.min() < MINIMUM_SAMPLES:
         short = int((lengths < MINIMUM_SAMPLES).argmax())
@@ -307,18 +269,19 @@ def _find_step_size(path: Path, name: str, time: Float[np.ndarray, "samples"], s
         median = median_step(np.delete(steps, between))
         steps[between] = median if median > 0 else 1.0  # from one run to the next times may do anything
         if (steps <= 0).any():
-            i = int((steps <= 0).argmax())
-            problem = "the time is the same as in the row before; remove one of the two rows"
-            if time[i + 1] < time[i]:
-                problem = f"the time falls from {time[i]:g} to {time[i + 1]:g}"
-                problem += "; sort the rows or add a column run"
-            raise complaint(path, problem, *cell(i + 1, name))
+            row = int((steps <= 0).argmax()) + 1
+            problem = (
+                f"the time goes from {time[row - 1]:g} to {time[row]:g}; sort the rows, remove one of two "
+            )
+            raise complaint(path, problem + "at the same time, or add a column run", *cell(row, name))
         if not SHORTEST_STEP <= median <= LONGEST_STEP:
             raise complaint(path, f"the times step by {median:g}; write them in seconds", f"column {name}")
         if steps.max() > LONGEST_GAP * median:
-            i = int((steps > LONGEST_GAP * median).argmax())
-            problem = f"the step is {steps[i]:.6g} s, but the median step {median:.6g} s, so there is a gap; "
+            row = int((steps > LONGEST_GAP * median).argmax()) + 1
+            problem = (
+                f"the step is {steps[row - 1]:.6g} s, but the median step {median:.6g} s, so there is a gap; "
+            )
             problem += "start a new run after it, or fill it with rows whose cells are empty"
-            raise complaint(path, problem, *cell(i + 1, name))
+            raise complaint(path, problem, *cell(row, name))
         runs = [time[start:end] for start, end in pairwise([*starts.tolist(), len(time)])]
         return constant_step(runs) or median

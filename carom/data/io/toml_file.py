@@ -1,7 +1,7 @@
 """TOML files that users write: declared once as Pydantic models, read, checked, and written with comments.
 
 A file is a model whose fields are its tables; a table is a model whose fields are its keys. Each key states
-its type, its bounds, and in its description a comment for people. Everything else follows from that: reading,
+its type, its bounds, and in its docstring a comment for people. Everything else follows from that: reading,
 the sentence for whatever is wrong, and the text.
 """
 
@@ -38,7 +38,7 @@ Names = Annotated[tuple[Name, ...], Field(fail_fast=True)]
 class TomlTable(BaseModel):
     """One table, or a whole file whose fields are tables."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 Declared = TypeVar("Declared", bound=TomlTable)
@@ -100,18 +100,12 @@ def _sentence(path: Path, declaration: type[TomlTable], error: ErrorDetails) -> 
     if kind == "value_error":
         problem = str(error.get("ctx", {})["error"])
     elif kind == "extra_forbidden":
-        problem = (
-            _no_such_key(model, name, table=not title) if not inside else "there is no such key; remove it"
-        )
-    elif field is not None and kind == "missing":
-        problem = "the key is missing; add it"
-    elif field is not None:
-        problem = f"write {in_words(error)}, not {as_written(error['input'])}"
+        what = "key" if title else "table"
+        problem = f"there is no such {what}; {suggestion(name, model.model_fields)}"
     elif kind == "missing":
-        required = [key for key, field in model.model_fields.items() if field.is_required()]
-        problem = f"the table is missing; add it with {' and '.join(required)}"
-    elif array:
-        problem = f"write every {names[-1]} under a line {title}, with two brackets"
+        problem = "this is missing; add it"
+    elif kind == "too_long" or field is not None:
+        problem = f"write {in_words(error)}, not {as_written(error['input'])}"
     else:
         problem = f"this must be a table; write {title} on a line of its own"
     return complaint(path, problem, *(place for place in (title, name, *inside) if place))
@@ -127,16 +121,6 @@ def _table_in(model: type[TomlTable], name: str | int) -> tuple[type[TomlTable],
         if inspect.isclass(part) and issubclass(part, TomlTable):
             return part, array
     return None
-
-
-def _no_such_key(model: type[TomlTable], name: str, *, table: bool) -> str:
-    if not table:
-        return f"there is no such key; {suggestion(name, model.model_fields)}"
-    for owner in model.model_fields:
-        inner = _table_in(model, owner)
-        if inner is not None and name in inner[0].model_fields:
-            return f"the key stands outside the tables; write it under [{owner}]"
-    return f"there is no such table; {suggestion(name, model.model_fields)}"
 
 
 def as_written(value: object) -> str:
@@ -192,7 +176,7 @@ def format_table(
         value = given.get(key, (examples or {}).get(key))
         if value is not None:
             remark = remarks.get(f"{name}.{key}")
-            comment = field.description if remark is None else f"{field.description}; {remark}"
+            comment = " ".join((field.description or "").split()) + ("" if remark is None else f"; {remark}")
             sign = "" if key in given else "# "
             lines.append(f"{sign}{key} = {toml_value(value)}".ljust(32) + f"  # {comment}")
     return lines

@@ -54,17 +54,22 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
         for name in SERIES:
             path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
             mark = fingerprint(name, seed, first, source, settings)
-            arguments, arrays = (data, name, seed, path, first), (path.with_suffix(".npz"),) if first else ()
+            arguments, arrays = (
+                (data, name, seed, path, first),
+                (path.with_suffix(".safetensors"),) if first else (),
+            )
             tasks.append(Task(_run_air_track, arguments, 1 + first, path, mark, arrays))
     path = folder / "pendulum.json"
     mark, arguments = fingerprint("pendulum", tuple(seeds), source, settings), (data, tuple(seeds), path)
-    tasks.append(Task(_run_pendulum, arguments, len(seeds), path, mark, (path.with_suffix(".npz"),)))
+    tasks.append(Task(_run_pendulum, arguments, len(seeds), path, mark, (path.with_suffix(".safetensors"),)))
     return tasks
 
 
 def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
     """What the figures draw of every series and of the pendulum, as the first seed left it."""
-    paths = {name: folder / f"{name}.{seed}.npz" for name in SERIES} | {"pendulum": folder / "pendulum.npz"}
+    paths = {name: folder / f"{name}.{seed}.safetensors" for name in SERIES} | {
+        "pendulum": folder / "pendulum.safetensors"
+    }
     return {name: read_arrays(path) for name, path in paths.items()}
 
 
@@ -77,7 +82,7 @@ def _run_air_track(
     checkpoints = checkpoint_directory(path)
     rows, arrays = run_series(name, runs, known, seed, illustrated=first, checkpoints=checkpoints)
     if first:
-        write_arrays(path.with_suffix(".npz"), arrays)
+        write_arrays(path.with_suffix(".safetensors"), arrays)
     return {"rows": rows}
 
 
@@ -281,7 +286,7 @@ def roll_out(model: Mechanism, swing: Run) -> Run:
 
 def _run_pendulum(data: Path, seeds: tuple[int, ...], path: Path, report: ProgressCallback) -> Result:
     rows, arrays = run_pendulum(recordings.read_pendulum(data), seeds, checkpoints=checkpoint_directory(path))
-    write_arrays(path.with_suffix(".npz"), arrays)
+    write_arrays(path.with_suffix(".safetensors"), arrays)
     return {"rows": rows}
 
 

@@ -73,7 +73,7 @@ def load_trials(fits: pl.DataFrame, folder: Path) -> Trials:
     ):
         errors, value = rows["paper_rmse"].fill_nan(np.inf), rows["paper"][0]
         paper = None if value is None else PaperNumber(value, rows["paper_error"][0])
-        path = folder / f"{trial_stem(str(name), str(protocol), str(model))}.npz"
+        path = folder / f"{trial_stem(str(name), str(protocol), str(model))}.safetensors"
         arrays = {} if model == ORACLE else read_arrays(path)
         found[str(model)] = FinishedTrial(str(model), tuple(rows["seed"]), tuple(errors), paper, arrays)
     return found

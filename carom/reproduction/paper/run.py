@@ -149,7 +149,7 @@ def paper_tasks(trials: Sequence[Trial], folder: Path) -> list[Task]:
     for group in together.values():
         path = folder / f"{group[0].stem}.json"
         mark = fingerprint(*(trial.fingerprint for trial in group))
-        arrays = tuple(folder / f"{trial.stem}.npz" for trial in group if trial.whole.printed)
+        arrays = tuple(folder / f"{trial.stem}.safetensors" for trial in group if trial.whole.printed)
         tasks.append(Task(_train, (group, path), sum(trial.cost for trial in group), path, mark, arrays))
     for (name, protocol), trial in recorded.items():
         # Without the models and their epochs, which the oracle does not depend on.
@@ -216,7 +216,7 @@ def _score(
         if trial.whole.printed:
             arrays = figure_arrays(system, truths[0], recording.runs, models, predicted)
             # One file per trial, though trials of a group were trained together.
-            write_arrays(path.with_name(f"{trial.stem}.npz"), arrays)
+            write_arrays(path.with_name(f"{trial.stem}.safetensors"), arrays)
     return rows
 
 

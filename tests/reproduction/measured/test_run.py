@@ -48,7 +48,7 @@ def test_finished_tasks_are_stored_until_the_data_change(tmp_path, counted):
     assert (counted["metal", 1], counted["metal", 0]) == (2, 1)
     assert "slow_time" in load_arrays(folder, 1)["metal"]
     # Figures need both files of a task.
-    (folder / "metal.1.npz").unlink()
+    (folder / "metal.1.safetensors").unlink()
     run_tasks(measured_tasks(data, [1], folder))
     assert counted["metal", 1] == 3
     recordings = data / "air_track" / "recordings.csv"

@@ -83,7 +83,7 @@ def test_page_has_the_tables_and_figures(trials: tuple[Path, Results]):
 
 def test_unreadable_arrays_are_named(tmp_path: Path):
     fits = fits_of(write_trials(tmp_path).rows)
-    path = tmp_path / "ball.text.CD-Lagrange.npz"
+    path = tmp_path / "ball.text.CD-Lagrange.safetensors"
     path.write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"ball\.text\.CD-Lagrange\.npz"):
+    with pytest.raises(InputError, match=r"ball\.text\.CD-Lagrange\.safetensors"):
         load_trials(fits.filter(experiment="ball", protocol="text"), tmp_path)
