@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 import equinox as eqx
 import numpy as np
 
-from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction, ImpactDeviations
+from carom.contact_laws import (
+    AbstractRestitution,
+    ConstantRestitution,
+    ContactDuration,
+    CoulombFriction,
+    ImpactDeviations,
+)
 from carom.data import Recording
 from carom.errors import InputError
 from carom.estimation.detection import Impacts, detect_impacts
@@ -64,6 +70,7 @@ def mechanism_to_fit(
         forces=[*learned_potentials(scene, settings.potential, settings.hidden), *forces],
         restitution=(chosen[0] if chosen else ConstantRestitution).for_scene(scene),
         friction=CoulombFriction.for_scene(scene) if "friction" in learn else None,
+        duration=ContactDuration.for_scene(scene) if "duration" in learn else None,
         stepper=stepper,
     )
     template = template.with_tilt() if "normals" in learn else template
@@ -126,10 +133,16 @@ class Problem:
             rough=template.friction is not None,
             mask=settings.mask,
         )
-        shift, restitution = first_guess(impacts, recording)
+        lasting = template.duration is not None
+        shift, restitution, durations = first_guess(impacts, recording, lasting=lasting)
+        if lasting:
+            # Nothing is modelled while bodies touch, which smoothing spreads.
+            width = impacts[0].width if impacts[0].width > 1 else 0
+            least = int(np.ceil(0.5 * np.median(durations) / recording.step_size)) + 1 + width
+            impacts = [replace(found, mask=max(found.mask, least)) for found in impacts]
         surfaces = [shift] * len(impacts)
         if "surfaces-per-run" in learn:
-            surfaces = [first_guess([found], recording)[0] for found in impacts]
+            surfaces = [first_guess([found], recording, lasting=lasting)[0] for found in impacts]
         units = natural_units(recording, impacts)
         forces = tuple(
             force.in_units(units) if isinstance(force, AbstractLearnedPotential) else force
@@ -147,7 +160,9 @@ class Problem:
             most = padded_size(int(np.clip(max(each, default=0), 4, MAX_DEVIATIONS)))
             template = replace(template, deviations=template.deviations.resized(most))
         free = FreeParameters.of(template, settings.learn, share=settings.share)
-        start = free.values_of(_starting(template, shift, restitution, impacts[0].flight, settings))
+        start = free.values_of(
+            _starting(template, shift, restitution, durations, impacts[0].flight, settings)
+        )
         return cls(
             recording,
             settings,
@@ -211,7 +226,8 @@ class Problem:
             if block.path == SURFACES:
                 common = self.surfaces[0] * 0
                 if any(b.path == block.path for b in layout.shared):
-                    common = first_guess(self.impacts, self.recording)[0]
+                    lasting = self.free.template.duration is not None
+                    common = first_guess(self.impacts, self.recording, lasting=lasting)[0]
                 local[:, columns] = (np.array(self.surfaces) - common)[partition.run]
         return self.with_known_starts(local, partition)[0]
 
@@ -286,6 +302,7 @@ def _starting(
     template: Mechanism,
     shift: np.ndarray,
     restitution: np.ndarray,
+    durations: np.ndarray,
     flight: np.ndarray | None,
     settings: Settings,
 ) -> Mechanism:
@@ -304,6 +321,8 @@ def _starting(
         template.restitution.starting_from(restitution),
         is_leaf=lambda x: isinstance(x, AbstractRestitution),
     )
+    if changed.duration is not None:
+        changed = eqx.tree_at(lambda m: m.duration.value, changed, durations)
     if changed.friction is None or "friction" not in settings.learn:
         return changed
     return eqx.tree_at(lambda m: m.friction.value, changed, changed.friction.starting().value)

@@ -111,6 +111,11 @@ def fit_recordings(
     even = all(recording.even for recording in recordings)
     if settings.stepper == "cd_lagrange" and not even:
         raise InputError('The CD-Lagrange step needs a constant time between samples; use stepper="auto".')
+    lasting = "duration" in settings.learn
+    if settings.stepper == "cd_lagrange" and lasting:
+        raise InputError(
+            'The contacts of the CD-Lagrange step are instantaneous; use stepper="auto" for duration.'
+        )
     done = Progress(checkpoints, recordings, settings, template, starts, tuple(seeds), report=progress)
     first = "constraint_exact" if settings.stepper == "auto" else settings.stepper
     with jax.enable_x64(True):
@@ -119,7 +124,7 @@ def fit_recordings(
         staggered = scene.velocity_grid == "sample"
         # Short runs around single impacts hardly discriminate between the velocity grids.
         poor = not all(short(recording) for recording in recordings) and any(map(_poorly_explained, fits[0]))
-        if settings.stepper == "auto" and even and (staggered or poor):
+        if settings.stepper == "auto" and even and not lasting and (staggered or poor):
             fits.append(_fit_by("cd_lagrange", recordings, scene, settings, starts, seeds, done))
     seconds = done.seconds / len(recordings)
     best = [max(options, key=_likelihood) for options in zip(*fits, strict=True)]

@@ -23,11 +23,13 @@ RESTITUTION = {
     "linear": "restitution-linear",
     "logarithmic": "restitution-speed",
 }
-CURVED, NOTABLE = 1.5, 0.005
+CURVED, NOTABLE = 1.2, 0.005
 """A learned potential is proposed if flights of constant acceleration miss the positions by this multiple of
 the noise and by this fraction of the range of motion."""
 SIGNIFICANT = 3.0
 """Tangential velocity changes, and surfaces that differ from run to run, in standard errors."""
+LIKELY = 2.0
+"""The same for the dependence of restitution on speed, by which runs left out are predicted better as well."""
 ENOUGH = 4
 """Runs with impacts from which on it can be told whether surfaces differ."""
 SCATTERED = 8
@@ -36,6 +38,8 @@ LEAST_DIFFERENCE = 0.01
 """Difference of e between contacts that matters, beyond its error."""
 LEAST_SLOPE = 1e-3
 """Slope of a wall relative to the stated one that matters."""
+LEAST_DURATION = 0.4
+"""Duration of a contact that matters, in steps."""
 LEAST_SHIFT = 1e-3
 """Scatter of a surface from run to run that matters, relative to the range of motion."""
 
@@ -51,17 +55,22 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
         model = fit_textbook(recording)
     except (InputError, np.linalg.LinAlgError):  # too little moves freely: the potential remains
         return _with(settings, named, ["restitution", "surfaces"], recording)
-    terms = [RESTITUTION[model.variant.law]]
+    potential = settings.potential != "shared" or _curved(model, recording)
+    # A law regressed on parabolas that do not fit means nothing: the simplest one, then.
+    terms = [RESTITUTION["constant" if potential or not _by_speed(model) else model.variant.law]]
     if len(model.hits.run) >= SCATTERED:
         terms.append(PER_IMPACT)
-    terms += ["surfaces-per-run"] if _differ_by_run(model, recording) else ["surfaces"]
     if _rough(model):
         terms.append("friction")
-    if _tilted(model):
+    tilted, duration, error = _places(model)
+    if tilted:
         terms.append("normals")
+    lasting = duration > max(LEAST_DURATION * recording.step_size, SIGNIFICANT * error)
+    terms += ["duration"] * lasting
+    terms.append("surfaces-per-run" if _differ_by_run(model, recording, lasting=lasting) else "surfaces")
     if settings.share == "each" and _alike(model):
         settings = replace(settings, share="kind")
-    if settings.potential != "shared" or _curved(model, recording):
+    if potential:
         return _with(settings, named, terms, recording)
     terms += ["gravity"] * bool(np.any(model.acceleration)) + ["drag"] * model.variant.drag
     return replace(_with(settings, named, terms, recording), potential="none")
@@ -91,6 +100,12 @@ def _curved(model: TextbookModel, recording: Recording) -> bool:
     return bool(model.noise > CURVED * noise and model.noise > NOTABLE * extent)
 
 
+def _by_speed(model: TextbookModel) -> bool:
+    """Whether restitution depends on the closing speed, beyond its error."""
+    slopes = [one for name, one in model.parameters.items() if name.endswith("by speed")]
+    return any(abs(one.value) > LIKELY * one.error for one in slopes)
+
+
 def _rough(model: TextbookModel) -> bool:
     """Whether impacts change tangential velocities."""
     for name, one in model.parameters.items():
@@ -101,25 +116,41 @@ def _rough(model: TextbookModel) -> bool:
     return False
 
 
-def _tilted(model: TextbookModel) -> bool:
-    """Whether the places of impacts at some wall slope: it, or the camera, stands askew."""
-    if model.scene.geometry.edged:  # their normals cannot be learned
-        return False
+def _places(model: TextbookModel) -> tuple[bool, float, float]:
+    """Whether impacts at some wall lie on a slope; how long contacts last, with a standard error.
+
+    Gaps at the instants where the paths before and after an impact meet are regressed on the place along the
+    wall and on the closing speed: it, or the camera, may stand askew, and lasting contacts are the deeper the
+    faster bodies meet (`carom.mechanics.impact_delay`).
+    """
+    tilted, durations, weights = False, [], []
     for contact in np.unique(model.hits.contact):
         own = model.hits.contact == contact
-        wall = model.scene.candidates[contact]
-        if not isinstance(wall, Wall) or own.sum() < SCATTERED:
+        if own.sum() < SCATTERED:
             continue
-        normal, place = np.array(wall.normal), model.hits.place[own]
-        along = np.linalg.svd(normal[None])[2][1:] @ (place - place.mean(axis=0)).T
-        for axis in along:
-            square = float(np.sum(axis**2))
-            gap = model.hits.gap[own] - np.mean(model.hits.gap[own])
-            slope = float(axis @ gap) / max(square, 1e-300)
-            error = float(np.std(gap - slope * axis)) / np.sqrt(max(square, 1e-300))
-            if abs(slope) > max(LEAST_SLOPE, SIGNIFICANT * error):
-                return True
-    return False
+        wall, closing = model.scene.candidates[contact], model.hits.closing[own]
+        columns = [np.ones(own.sum()), closing]
+        if isinstance(wall, Wall):
+            place = model.hits.place[own]
+            columns += list(
+                np.linalg.svd(np.array(wall.normal)[None])[2][1:] @ (place - place.mean(axis=0)).T
+            )
+        design, gap = np.stack(columns, axis=1), model.hits.gap[own]
+        freedom = len(gap) - design.shape[1]
+        if freedom < 3 or np.linalg.matrix_rank(design) < design.shape[1]:
+            continue
+        value = np.linalg.lstsq(design, gap)[0]
+        variance = np.linalg.inv(design.T @ design) * np.sum((gap - design @ value) ** 2) / freedom
+        error = np.sqrt(np.diagonal(variance))
+        # Normals of walls with edges cannot be learned.
+        steep = np.abs(value[2:]) > np.maximum(LEAST_SLOPE, SIGNIFICANT * error[2:])
+        tilted |= bool(steep.any()) and not model.scene.geometry.edged
+        e = max(float(np.median(model.hits.leaving[own] / closing)), 0.05)
+        durations.append(-value[1] * (1 + e) / e)
+        weights.append((error[1] * (1 + e) / e) ** -2)
+    if not durations:
+        return tilted, 0.0, np.inf
+    return tilted, float(np.average(durations, weights=weights)), float(np.sum(weights) ** -0.5)
 
 
 def _alike(model: TextbookModel) -> bool:
@@ -137,14 +168,19 @@ def _alike(model: TextbookModel) -> bool:
     return True
 
 
-def _differ_by_run(model: TextbookModel, recording: Recording) -> bool:
-    """Whether the gaps of pairs at contact scatter from run to run, as when markers are glued on anew."""
+def _differ_by_run(model: TextbookModel, recording: Recording, *, lasting: bool) -> bool:
+    """Whether the gaps of pairs at contact scatter from run to run, as when markers are glued on anew.
+
+    Gaps of lasting contacts depend on the closing speed.
+    """
     assert recording.scene is not None
     pairs = [j for j, contact in enumerate(recording.scene.candidates) if isinstance(contact, Pair)]
     extent = max(float(np.nanmax(np.ptp(run.position, axis=0))) for run in recording.runs)
     for contact in pairs:
         own = model.hits.contact == contact
-        runs, gaps = model.hits.run[own], model.hits.gap[own]
+        runs, gaps, closing = model.hits.run[own], model.hits.gap[own], model.hits.closing[own]
+        if lasting and len(gaps) > 2:
+            gaps = gaps - np.polyval(np.polyfit(closing, gaps, 1), closing)
         means = np.array([np.mean(gaps[runs == run]) for run in np.unique(runs)])
         if len(means) < ENOUGH:
             continue

@@ -71,6 +71,10 @@ class Mechanical(Protocol):
         """μ of every contact; None for smooth surfaces."""
         ...
 
+    def contact_duration(self) -> PerContact | None:
+        """How long every contact lasts; None if they are instantaneous."""
+        ...
+
 
 class AbstractStepper(AbstractPart):
     """A time-stepping scheme for mechanisms, with conversions from and to states on the sample grid."""

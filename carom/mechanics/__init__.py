@@ -12,7 +12,13 @@ from carom.mechanics.geometry import (
     generalised_impulse,
     length,
 )
-from carom.mechanics.impact import impact_impulse, restitution_impulse, unilateral_impulse
+from carom.mechanics.impact import (
+    carried_rate,
+    impact_delay,
+    impact_impulse,
+    restitution_impulse,
+    unilateral_impulse,
+)
 from carom.mechanics.inertia import (
     AbstractInertia,
     InertiaMatrix,

@@ -27,6 +27,7 @@ def impact_impulse(
     restitution: Float[Array, "..."],
     friction: Float[Array, "..."] | None = None,
     kick: Float[Array, "..."] | None = None,
+    carried: Float[Array, "..."] | None = None,
     axis: int = -1,
 ) -> Float[Array, "..."]:
     """The impulse on the first body of an impact: Newton's law normally, Coulomb's law tangentially.
@@ -43,6 +44,7 @@ def impact_impulse(
         restitution: e, for all impacts or for each.
         friction: μ, for all impacts or for each; None for smooth surfaces.
         kick: a change of the relative velocity beyond these laws, of which the part across n counts.
+        carried: what a contact that lasts adds to the rate after it (`carried_rate`).
         axis: that of the vectors' components; the other axes are those of `compliance`.
 
     Example:
@@ -51,7 +53,8 @@ def impact_impulse(
         Array([[-0.3,  3. ]], dtype=float32)
     """
     rate = jnp.sum(normal * relative_velocity, axis=axis)
-    push = (jnp.maximum(-restitution * rate, 0) - rate) / compliance
+    after = -restitution * rate if carried is None else carried - restitution * rate
+    push = (jnp.maximum(after, 0) - rate) / compliance
     impulse = jnp.expand_dims(push, axis) * normal
     if kick is not None:
         along = jnp.sum(normal * kick, axis=axis, keepdims=True)
@@ -64,6 +67,29 @@ def impact_impulse(
         length(slip, axis=axis), jnp.maximum(push, 0), friction=friction, compliance=compliance
     )
     return impulse - jnp.expand_dims(removed / compliance, axis) * slip
+
+
+def impact_delay(restitution: Float[Array, "..."], duration: Float[Array, "..."]) -> Float[Array, "..."]:
+    """How long after bodies touch the paths before and after a contact that lasts τ meet: e τ/(1 + e).
+
+    A gap that closes at −u until then, to a depth of e τ u/(1 + e), and opens at e u, is back at 0 after τ.
+    """
+    return restitution * duration / (1 + restitution)
+
+
+def carried_rate(
+    restitution: Float[Array, "..."], duration: Float[Array, "..."], acceleration: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """What other forces would take of the rate after a contact that lasts, which carries them: −a τ (1 − e).
+
+    With it a gap that closed at −u when the bodies touched opens at e u when they part.
+
+    Arguments:
+        restitution: e.
+        duration: τ.
+        acceleration: a, of the gap by all other forces.
+    """
+    return -acceleration * duration * (1 - restitution)
 
 
 def restitution_impulse(

@@ -23,6 +23,7 @@ Axis = Literal["contact", "body", "coordinate", "impact"]
 UNITS: dict[str, tuple[int, int]] = {
     "": (0, 0),
     "length": (1, 0),
+    "time": (0, 1),
     "1/length": (-1, 0),
     "1/time": (0, -1),
     "length/time": (1, -1),

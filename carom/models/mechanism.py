@@ -15,7 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from carom.contact_laws import AbstractRestitution, ConstantRestitution, CoulombFriction, ImpactDeviations
+from carom.contact_laws import (
+    AbstractRestitution,
+    ConstantRestitution,
+    ContactDuration,
+    CoulombFriction,
+    ImpactDeviations,
+)
 from carom.errors import InputError
 from carom.forces import AbstractDissipation, AbstractForce, AbstractLearnedPotential, AbstractPotential
 from carom.integrators import BY_GAP, EXCLUDED, PRESCRIBED, AbstractStepper, ConstraintExact, Modes
@@ -45,6 +51,7 @@ class Mechanism(AbstractModel):
         geometry: candidate contacts and where their surfaces are.
         restitution: Newton's law, with any dependence of e on the closing speed.
         friction: Coulomb's law; None for smooth surfaces.
+        duration: of contacts that last; None for instantaneous impacts.
         stepper: the scheme.
         step_size: between samples.
         scatter: standard deviations of the deviations of single impacts, one per kind; None where they were
@@ -70,6 +77,7 @@ class Mechanism(AbstractModel):
     friction: CoulombFriction | None
     stepper: AbstractStepper
     step_size: Scalar  # pyright: ignore[reportIncompatibleVariableOverride]
+    duration: ContactDuration | None = None
     scatter: Float[Values, "kinds"] | None = None
     deviations: ImpactDeviations | None = None
     widening: Float[Values, "2"] = eqx.field(default_factory=lambda: np.array([1, 0], np.float32))
@@ -83,6 +91,7 @@ class Mechanism(AbstractModel):
         forces: Sequence[AbstractForce] = (),
         restitution: AbstractRestitution | None = None,
         friction: CoulombFriction | None = None,
+        duration: ContactDuration | None = None,
         stepper: AbstractStepper | None = None,
     ) -> "Mechanism":
         """What a scene states, with these forces; laws and stepper as the scene has them by default."""
@@ -97,6 +106,7 @@ class Mechanism(AbstractModel):
             friction=friction,
             stepper=ConstraintExact() if stepper is None else stepper,
             step_size=step_size,
+            duration=duration,
         )
 
     @classmethod
@@ -166,6 +176,7 @@ class Mechanism(AbstractModel):
             "forces": [[force.name, force.options] for force in self.forces],
             "restitution": [self.restitution.name, self.restitution.options],
             "friction": self.friction is not None,
+            "duration": self.duration is not None,
             "tilted": self.geometry.tilt is not None,
             "scatter": 0 if self.scatter is None else len(self.scatter),
             "stepper": [self.stepper.name, self.stepper.options],
@@ -186,6 +197,7 @@ class Mechanism(AbstractModel):
             forces=[made(AbstractForce, named) for named in options["forces"]],
             restitution=made(AbstractRestitution, options["restitution"]),
             friction=CoulombFriction.for_scene(scene) if options["friction"] else None,
+            duration=ContactDuration.for_scene(scene) if options.get("duration") else None,
             stepper=made(AbstractStepper, options["stepper"]),
         )
         # Files of earlier versions know no scatter.
@@ -222,6 +234,10 @@ class Mechanism(AbstractModel):
     def friction_coefficient(self) -> PerContact | None:
         """μ of every contact; None for smooth surfaces."""
         return None if self.friction is None else self.friction.coefficient
+
+    def contact_duration(self) -> PerContact | None:
+        """How long every contact lasts; None for instantaneous impacts."""
+        return None if self.duration is None else self.duration.duration
 
     def conservative_force(self, position: Coordinates) -> Coordinates:
         """−∂U/∂q."""
@@ -342,7 +358,7 @@ def in_scene(model: Mechanism, scene: Scene, *, step_size: float | None = None) 
         kind, rows = "pairs" if pairs else "walls", np.flatnonzero(here == pairs)
         if not len(rows):
             raise InputError(f"The model has no {kind} to tell how those of the scene behave.")
-        laws = jax.tree.leaves((model.restitution, model.friction))
+        laws = jax.tree.leaves((model.restitution, model.friction, model.duration))
         if any(np.ptp(np.asarray(part)[rows], axis=0).max() > 1e-6 for part in laws):
             raise InputError(f"The {kind} of the model obey several laws; learn one for all of them.")
         source[there == pairs] = rows[0]
@@ -353,5 +369,6 @@ def in_scene(model: Mechanism, scene: Scene, *, step_size: float | None = None) 
         forces=model.forces,
         restitution=take(model.restitution),
         friction=take(model.friction),
+        duration=take(model.duration),
         stepper=model.stepper,
     )

@@ -16,7 +16,7 @@ from carom.estimation.detection.impacts import Impacts, find_impacts
 from carom.estimation.detection.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.estimation.detection.short_runs import LONGEST, find_in_short_runs
 from carom.estimation.detection.touch_sensor import TouchSensor
-from carom.mechanics import Scene
+from carom.mechanics import Scene, impact_delay
 
 SENSOR_ROUNDS = 6
 """Greatest number of alternations between impacts and sensor rates."""
@@ -106,8 +106,39 @@ def short(recording: Recording) -> bool:
     return max(len(run) for run in recording.runs) <= LONGEST
 
 
-def first_guess(impacts: Sequence[Impacts], recording: Recording) -> tuple[np.ndarray, np.ndarray]:
-    """Initial guesses from the detected impacts: displacement of the surfaces, and restitution."""
+def _durations(impacts: Sequence[Impacts], restitution: np.ndarray) -> np.ndarray:
+    """How long contacts last: the faster bodies meet, the deeper do their paths before and after meet.
+
+    Arguments:
+        impacts: of all runs.
+        restitution: of every contact.
+    """
+    durations = np.zeros(len(restitution))
+    for j, e in enumerate(restitution):
+        gap, closing = (
+            np.concatenate([part[found.chosen[:, j], j] for found, part in parts])
+            for parts in ([(f, f.gap) for f in impacts], [(f, -f.before) for f in impacts])
+        )
+        if len(gap) > 2 and np.ptp(closing) > 0:
+            durations[j] = max(-_median_slope(closing, gap) * (1 + e) / max(e, 0.05), 0.0)
+    return durations
+
+
+def _median_slope(x: np.ndarray, y: np.ndarray) -> float:
+    """Theil and Sen's: the median of the slopes between all points."""
+    first, second = np.triu_indices(len(x), 1)
+    apart = x[second] - x[first]
+    use = np.abs(apart) > 0.1 * np.ptp(x)
+    return float(np.median((y[second] - y[first])[use] / apart[use]))
+
+
+def first_guess(
+    impacts: Sequence[Impacts], recording: Recording, *, lasting: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Initial guesses from the detected impacts: displacement of the surfaces, restitution, duration.
+
+    Contacts are instantaneous unless they are `lasting`.
+    """
     scene = recording.scene
     assert scene is not None
     shift, restitution = np.zeros(scene.contacts), np.full(scene.contacts, scene.restitution)
@@ -125,4 +156,10 @@ def first_guess(impacts: Sequence[Impacts], recording: Recording) -> tuple[np.nd
             # Values of exactly 0 or 1 would start the estimation on a bound.
             known = np.concatenate(ratios)
             restitution[j] = np.clip(np.median(known) if len(known) else scene.restitution, 0.05, 0.99)
-    return shift, restitution
+    if not lasting:
+        return shift, restitution, np.zeros(scene.contacts)
+    durations = _durations(impacts, restitution)
+    for j, delay in enumerate(impact_delay(restitution, durations)):
+        depths = np.concatenate([-found.before[found.chosen[:, j], j] for found in impacts]) * delay
+        shift[j] += np.median(depths) if len(depths) else 0.0
+    return shift, restitution, durations

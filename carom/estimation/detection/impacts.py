@@ -70,6 +70,8 @@ class Impacts:
     """Whether these impacts explain the run up to the noise."""
     mask: int = 0
     """Samples either side of an impact to leave out."""
+    width: int = 1
+    """Samples over which a tracker has smoothed the positions, 1 if it has not."""
     flight: Float[np.ndarray, "dimension"] | None = None
     """The acceleration between impacts, where it was measured."""
 
@@ -242,6 +244,7 @@ def _of_run(
         pieces,
         np.stack([found.outlier[: len(run)] for found in jumps], axis=1),
         mask=max([mask, *(one.mask for one, found in assigned if any(a.contacts for a in found))]),
+        width=motion.width,
         flight=motion.acceleration,
     )
 

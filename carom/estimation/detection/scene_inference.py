@@ -27,6 +27,8 @@ from carom.mechanics import Candidate, Pair, Wall
 
 TOGETHER = 2
 """Greatest number of steps between the detected jumps of two bodies in one impact."""
+OBLIQUE = 0.7
+"""Least cosine of the angle between an impulse and the normal: a coefficient of friction up to 1."""
 LIKELY = 8.0
 """Least log-odds of a jump that counts."""
 UNKNOWN, MASKED = 10.0, 0.3
@@ -345,12 +347,14 @@ def _of_pair(a: _VelocityJump, b: _VelocityJump, dimension: int) -> _Impact | No
     lengths = [float(np.linalg.norm(jump.change)) for jump in (a, b)]
     if min(lengths) == 0 or float(a.change @ b.change) > -ALIGNED * lengths[0] * lengths[1]:
         return None
-    normal = (a.change - b.change) / np.linalg.norm(a.change - b.change)
-    before, after = float(normal @ (a.before - b.before)), float(normal @ (a.after - b.after))
+    impulse = (a.change - b.change) / np.linalg.norm(a.change - b.change)
     relative = a.position - b.position
-    # In the plane and in space spheres repel each other along the line of their centres.
-    if dimension > 1 and float(normal @ relative) < ALIGNED * float(np.linalg.norm(relative)):
+    # In the plane and in space spheres repel each other along the line of their centres; friction turns the
+    # impulse away from it.
+    normal = impulse if dimension == 1 else relative / max(float(np.linalg.norm(relative)), 1e-300)
+    if float(normal @ impulse) < OBLIQUE:
         return None
+    before, after = float(normal @ (a.before - b.before)), float(normal @ (a.after - b.after))
     slack = 2 * TOLERANCE * abs(before)
     if not (before < 0 and -slack <= after <= -before + slack):
         return None

@@ -54,7 +54,8 @@ class Plane(NamedTuple):
     offset: float
     members: Bool[np.ndarray, "hits"]
     evidence: float
-    """Nats by which its impacts are likelier than jumps of unknown cause; the first determines the offset."""
+    """Nats by which its impacts are likelier than jumps of unknown cause, of which each may determine the
+    offset."""
 
 
 def best_plane(
@@ -126,6 +127,8 @@ def _plane(
     residual = (height[rows[near]] - offset) * np.sqrt(weight)
     turn = float(np.median(across[members] / along[members])) / TILT
     evidence = float((alone[near] - 0.5 * residual**2).sum() - alone.max()) - 0.5 * turn**2
+    # Among many jumps some lie in a plane by chance: each of them might have determined the offset.
+    evidence -= float(np.log(free.sum()))
     return Plane(normal, offset, members, evidence)
 
 

@@ -344,7 +344,7 @@ def require_learnable(template: Mechanism, learn: Sequence[str]) -> None:
     # Potentials are chosen by a setting of their own.
     forces = {name for name in named_parts(AbstractForce) if "potential" not in name}
     laws = set(named_parts(AbstractRestitution))
-    offered = (known - {"potential"}) | forces | laws | {"friction", "normals", PER_IMPACT}
+    offered = (known - {"potential"}) | forces | laws | {"friction", "duration", "normals", PER_IMPACT}
     for name in learn:
         plain = name.removesuffix(PER_RUN)
         # Runs may deviate from a law with several terms as well as from a constant.

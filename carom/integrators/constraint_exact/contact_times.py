@@ -27,9 +27,15 @@ class Paths(NamedTuple):
     acceleration: Float[Array, "contacts dimension"]
 
     @classmethod
-    def of(cls, contacts: Contacts, state: State, acceleration: Coordinates) -> "Paths":
-        """The paths of bodies from a state."""
-        return cls(contacts, *map(contacts.relative, (state.position, state.velocity, acceleration)))
+    def of(
+        cls, contacts: Contacts, state: State, acceleration: Coordinates, delay: PerContact | None = None
+    ) -> "Paths":
+        """The paths of bodies from a state; with a delay, as they were by that much earlier."""
+        r, v, a = map(contacts.relative, (state.position, state.velocity, acceleration))
+        if delay is not None:
+            t = delay[:, None]
+            r, v = r - t * v + 0.5 * t**2 * a, v - t * a
+        return cls(contacts, r, v, a)
 
     def gaps(self, times: PerContact) -> PerContact:
         """The gap of every contact, each at a time of its own."""
@@ -70,13 +76,17 @@ def contact_times(
     modes: Modes,
     step_size: Scalar,
     grazing_speed: Scalar,
+    delay: PerContact | None = None,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
-    """The time within `remaining` at which each gap closes, ∞ if it does not; and whether it is a graze."""
+    """The time within `remaining` at which each gap closes, ∞ if it does not; and whether it is a graze.
+
+    With a delay, the time at which it closed by that much earlier.
+    """
     prescribed, limit = modes == PRESCRIBED, lax.stop_gradient(remaining)
     possible = (modes == BY_GAP) & ~resting & (limit > 0)
     # A prescribed root may lie slightly outside the step.
     window = limit - 2 * step_size, limit + step_size
-    paths = Paths.of(geometry.rows, state, acceleration)
+    paths = Paths.of(geometry.rows, state, acceleration, delay)
     if geometry.affine:
         root, closes, gap, rate = _parabola_roots(paths, limit, possible, prescribed, window)
     else:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from carom.integrators.base import Mechanical
 from carom.integrators.constraint_exact.contact_times import BY_GAP, Modes, contact_times
 from carom.integrators.constraint_exact.step import ConstraintExact, gap_tolerance
-from carom.mechanics import contact_compliance, contact_rate, impact_impulse
+from carom.mechanics import carried_rate, contact_compliance, contact_rate, impact_delay, impact_impulse
 from carom.types import Coordinates, Scalar, State
 
 FEW = 64
@@ -37,7 +37,7 @@ def rebounds(
 ) -> tuple[State, Bool[Array, "contacts"], Bool[Array, ""]]:
     """A step in which nothing comes to rest: the state after it, its contacts, and whether it is that."""
     geometry, inertia, friction = mechanism.geometry, mechanism.inertia(), mechanism.friction_coefficient()
-    limits = stepper.limits(state.position.dtype)
+    limits, duration = stepper.limits(state.position.dtype), mechanism.contact_duration()
     most = stepper.most_impacts(len(state.position))
     none = jnp.zeros((len(geometry),), bool)
 
@@ -49,6 +49,10 @@ def rebounds(
 
     def advance(flight: _Flight) -> _Flight:
         position, velocity = flight.state.position, flight.state.velocity
+        delay = None
+        if duration is not None:
+            closing = contact_rate(geometry.jacobian(position), velocity)
+            delay = impact_delay(mechanism.restitution_at(closing), duration)
         times, _ = contact_times(
             geometry,
             flight.state,
@@ -58,32 +62,38 @@ def rebounds(
             modes,
             step_size,
             limits.grazing_speed,
+            delay,
         )
         first = jnp.min(times, initial=jnp.inf)
         due = first < jnp.inf
-        duration = jnp.where(due, first, flight.remaining)
-        position = position + duration * velocity + 0.5 * duration**2 * flight.acceleration
+        until = jnp.where(due, first, flight.remaining)
+        position = position + until * velocity + 0.5 * until**2 * flight.acceleration
         arrived = acceleration(position)
-        velocity = velocity + 0.5 * duration * (flight.acceleration + arrived)
+        velocity = velocity + 0.5 * until * (flight.acceleration + arrived)
         struck = due & (times == first) & (jnp.cumsum(times == first) == 1)
         jacobian, rows = geometry.jacobian(position), geometry.rows
         rate = contact_rate(jacobian, velocity)
-        restitution = mechanism.restitution_at(rate)
+        restitution, carried, slowest = mechanism.restitution_at(rate), None, limits.rest_speed
+        if duration is not None:
+            pull = contact_rate(jacobian, arrived)
+            carried = carried_rate(restitution, duration, pull)
+            slowest = jnp.maximum(slowest, -0.5 * pull * duration)
         impulse = impact_impulse(
             rows.normal_of(rows.relative(position)),
             rows.relative(velocity),
             jnp.diagonal(contact_compliance(inertia, jacobian)),
             restitution=restitution,
             friction=friction,
+            carried=carried,
         )
         change = inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
         return _Flight(
             State(position, velocity + change),
             arrived,
-            flight.remaining - duration,
+            flight.remaining - until,
             flight.contact | struck,
             flight.impacts + due.astype(int),
-            jnp.any(struck & (-restitution * rate <= limits.rest_speed)),
+            jnp.any(struck & (-restitution * rate <= slowest)),
         )
 
     gap, rate = geometry.gap(state.position), contact_rate(geometry.jacobian(state.position), state.velocity)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from carom.integrators.base import ConservativeForce
 from carom.integrators.constraint_exact.contact_times import Paths, implicit_root
-from carom.mechanics import Contacts, impact_impulse
+from carom.mechanics import Contacts, carried_rate, impact_delay, impact_impulse
 from carom.types import Coordinates, PerBody, PerContact, Scalar, State
 
 Kick = Callable[[PerContact], Float[Array, "contacts dimension"] | None]
@@ -30,6 +30,7 @@ def prescribed_step(
     restitution: Callable[[PerContact], PerContact],
     friction: PerContact | None = None,
     kick: Kick | None = None,
+    duration: PerContact | None = None,
     grazing_speed: Scalar = 1e-3,
 ) -> tuple[State, PerContact]:
     """Advance by one step with one impact of each prescribed contact, and no other.
@@ -43,6 +44,7 @@ def prescribed_step(
         restitution: gives e of these contacts from the rates of their gaps before the impact.
         friction: μ of these contacts; None for smooth surfaces.
         kick: gives what impacts add to the relative velocities, from the same rates.
+        duration: of these contacts; None if they are instantaneous.
         grazing_speed: as for `constraint_exact_step`.
     """
     inverse = (1 / masses)[:, None]
@@ -57,17 +59,34 @@ def prescribed_step(
     instants = jnp.full(happens.shape, 0.5, state.position.dtype)
     # Unrolled: there are one or two contacts, and each pass has at most one impact.
     for _ in range(len(happens)):
-        times, grazing = _meeting_times(contacts, state, acceleration, remaining, step_size, grazing_speed)
+        delay = None
+        if duration is not None:
+            closing = jnp.sum(
+                contacts.normal_of(contacts.relative(state.position)) * contacts.relative(state.velocity),
+                axis=1,
+            )
+            delay = impact_delay(restitution(closing), duration)
+        times, grazing = _meeting_times(
+            contacts, state, acceleration, remaining, step_size, grazing_speed, delay
+        )
         # A contact that does not close yet waits for the impact that makes it close.
         waits = happens & grazing
         ready = happens & ~(waits & jnp.any(happens & ~waits))
         first = jnp.argmin(jnp.where(ready, times, jnp.inf))
         struck = ready & (jnp.arange(len(ready)) == first)
-        duration = jnp.sum(jnp.where(struck, times, 0))
-        state, acceleration = glide(state, acceleration, duration)
-        remaining = remaining - duration
+        until = jnp.sum(jnp.where(struck, times, 0))
+        state, acceleration = glide(state, acceleration, until)
+        remaining = remaining - until
         change = _impact(
-            contacts, state, inverse, struck, restitution=restitution, friction=friction, kick=kick
+            contacts,
+            state,
+            acceleration,
+            inverse,
+            struck,
+            restitution=restitution,
+            friction=friction,
+            kick=kick,
+            duration=duration,
         )
         state = State(state.position, state.velocity + change)
         instants = jnp.where(struck, 1 - remaining / step_size, instants)
@@ -82,10 +101,11 @@ def _meeting_times(
     remaining: Scalar,
     step_size: Scalar,
     grazing_speed: Scalar,
+    delay: PerContact | None,
 ) -> tuple[PerContact, Bool[Array, "contacts"]]:
-    """The time at which the path of each contact meets its surface, and whether it is a graze."""
+    """The time of the impact of each contact where its path meets the surface, and whether it is a graze."""
     paths, window = (
-        Paths.of(contacts, state, acceleration),
+        Paths.of(contacts, state, acceleration, delay),
         (remaining - 2 * step_size, remaining + step_size),
     )
     fixed, limits = lax.stop_gradient((paths, window))
@@ -99,24 +119,30 @@ def _meeting_times(
 def _impact(
     contacts: Contacts,
     state: State,
+    acceleration: Coordinates,
     inverse: Float[Array, "bodies 1"],
     struck: Bool[Array, "contacts"],
     *,
     restitution: Callable[[PerContact], PerContact],
     friction: PerContact | None,
     kick: Kick | None,
+    duration: PerContact | None,
 ) -> Coordinates:
     """The change of all velocities by the impact of one contact."""
     signs = jnp.asarray(contacts.signs, state.position.dtype)
     normal = contacts.normal_of(contacts.relative(state.position))
     relative = contacts.relative(state.velocity)
     rate = jnp.sum(normal * relative, axis=1)
+    e, carried = restitution(rate), None
+    if duration is not None:
+        carried = carried_rate(e, duration, jnp.sum(normal * contacts.relative(acceleration), axis=1))
     impulse = impact_impulse(
         normal,
         relative,
         (signs**2 @ inverse)[:, 0],
-        restitution=restitution(rate),
+        restitution=e,
         friction=friction,
         kick=None if kick is None else kick(rate),
+        carried=carried,
     )
     return inverse * (signs.T @ jnp.where(struck[:, None], impulse, 0))

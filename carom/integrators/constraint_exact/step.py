@@ -34,9 +34,11 @@ from carom.mechanics import (
     ContactGeometry,
     Masses,
     Scene,
+    carried_rate,
     contact_compliance,
     contact_rate,
     generalised_impulse,
+    impact_delay,
     impact_impulse,
     length,
 )
@@ -74,6 +76,7 @@ class _Mechanics(NamedTuple):
     restitution: RestitutionLaw
     friction: PerContact | None
     kick: Kick | None
+    duration: PerContact | None
     grazing_speed: Scalar
     rest_speed: Scalar
     differentiable: bool
@@ -116,6 +119,7 @@ def constraint_exact_step(
     restitution: PerContact | RestitutionLaw,
     friction: PerContact | None = None,
     kick: Kick | None = None,
+    duration: PerContact | None = None,
     max_impacts: int = MAX_IMPACTS,
     grazing_speed: Scalar = GRAZING,
     rest_speed: Scalar = REST,
@@ -129,6 +133,7 @@ def constraint_exact_step(
         restitution: e of every contact, or a law that gives it from the rates of the gaps before the impact.
         friction: μ of every contact, for bodies with masses; None for smooth surfaces.
         kick: gives what impacts add to the relative velocities, from the same rates.
+        duration: of every contact; None if they are instantaneous.
         max_impacts: impacts resolved within one step. A bouncing ball with e < 1 has infinitely many in
             finite time (Zeno); it then comes to rest on the surface, and the report says `exhausted`.
         grazing_speed: below it the derivative of the contact time, which grows like 1/speed, is clipped.
@@ -151,7 +156,7 @@ def constraint_exact_step(
     if friction is not None and not isinstance(inertia, Masses):
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
     limits = (grazing_speed, rest_speed, differentiable)
-    mechanics = _Mechanics(inertia, force, geometry, law, friction, kick, *limits)
+    mechanics = _Mechanics(inertia, force, geometry, law, friction, kick, duration, *limits)
     progress = _Progress(
         state,
         mechanics.acceleration(state.position),
@@ -209,8 +214,12 @@ def _advance_to_impact(
     geometry, inertia = mechanics.geometry, mechanics.inertia
     start, _ = _held_acceleration(mechanics, state.position, acceleration, resting, state.velocity)
 
+    delay = None
+    if mechanics.duration is not None:
+        closing = contact_rate(geometry.jacobian(state.position), state.velocity)
+        delay = impact_delay(mechanics.restitution(closing), mechanics.duration)
     times, grazing = contact_times(
-        geometry, state, start, remaining, resting, modes, step_size, mechanics.grazing_speed
+        geometry, state, start, remaining, resting, modes, step_size, mechanics.grazing_speed, delay
     )
     # A prescribed contact that does not close yet waits for the impact that makes it close.
     waits = grazing & (modes == PRESCRIBED)
@@ -230,7 +239,13 @@ def _advance_to_impact(
     jacobian = geometry.jacobian(position)
     rate = contact_rate(jacobian, before)
     restitution = mechanics.restitution(rate)
-    plastic = last | (-restitution * rate <= mechanics.rest_speed)
+    carried, slowest = None, mechanics.rest_speed
+    if mechanics.duration is not None:
+        pull = contact_rate(jacobian, arrived)
+        carried = carried_rate(restitution, mechanics.duration, pull)
+        # Bodies that would be back before the contact ends do not part.
+        slowest = jnp.maximum(slowest, -0.5 * pull * mechanics.duration)
+    plastic = last | (-restitution * rate <= slowest)
     rows = geometry.rows
     impulse = impact_impulse(
         rows.normal_of(rows.relative(position)),
@@ -239,6 +254,7 @@ def _advance_to_impact(
         restitution=jnp.where(plastic, 0, restitution),
         friction=mechanics.friction,
         kick=None if mechanics.kick is None else mechanics.kick(rate),
+        carried=None if carried is None else jnp.where(plastic, 0, carried),
     )
     # One contact at a time: simultaneous impacts follow each other at intervals of 0.
     velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
@@ -408,6 +424,7 @@ class ConstraintExact(AbstractStepper):
             restitution=mechanism.restitution_at,
             friction=mechanism.friction_coefficient(),
             kick=mechanism.slip_kick,
+            duration=mechanism.contact_duration(),
             max_impacts=self.most_impacts(len(state.position)),
             grazing_speed=limits.grazing_speed,
             rest_speed=limits.rest_speed,
@@ -422,6 +439,7 @@ class ConstraintExact(AbstractStepper):
         """A step whose contacts are all prescribed or excluded; the cost does not grow with their number."""
         happens, chosen = lax.top_k((modes == PRESCRIBED).astype(int), most)
         inertia, friction = mechanism.inertia(), mechanism.friction_coefficient()
+        duration = mechanism.contact_duration()
         assert isinstance(inertia, Masses)
 
         def every(rate: Float[Array, "chosen"]) -> PerContact:
@@ -442,6 +460,7 @@ class ConstraintExact(AbstractStepper):
             restitution=lambda rate: mechanism.restitution_at(every(rate))[chosen],
             friction=None if friction is None else friction[chosen],
             kick=kick,
+            duration=None if duration is None else duration[chosen],
             grazing_speed=self.limits(state.position.dtype).grazing_speed,
         )
         return after, jnp.full(modes.shape, 0.5, instants.dtype).at[chosen].set(instants)
