@@ -14,8 +14,8 @@ class ContactDuration(AbstractPart):
     """Every contact lasts a time τ, whatever the closing speed, as a spring with a damper does.
 
     Before the contact and after it the bodies move as if an instantaneous impact happened while they overlap,
-    e τ/(1 + e) after they touch: there the paths of before and after meet (`carom.mechanics.impact`). What
-    happens during the contact is not modelled.
+    where the paths of before and after meet (`carom.mechanics.lasting_contact`). What happens during the
+    contact is not modelled.
     """
 
     name: ClassVar[str] = "duration"

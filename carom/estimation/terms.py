@@ -29,7 +29,7 @@ the noise and by this fraction of the range of motion."""
 SIGNIFICANT = 3.0
 """Tangential velocity changes, and surfaces that differ from run to run, in standard errors."""
 LIKELY = 2.0
-"""The same for the dependence of restitution on speed, by which runs left out are predicted better as well."""
+"""The same for restitution that depends on speed, which predicts runs left out better besides."""
 ENOUGH = 4
 """Runs with impacts from which on it can be told whether surfaces differ."""
 SCATTERED = 8
@@ -121,7 +121,7 @@ def _places(model: TextbookModel) -> tuple[bool, float, float]:
 
     Gaps at the instants where the paths before and after an impact meet are regressed on the place along the
     wall and on the closing speed: it, or the camera, may stand askew, and lasting contacts are the deeper the
-    faster bodies meet (`carom.mechanics.impact_delay`).
+    faster bodies meet (`carom.mechanics.lasting_contact`).
     """
     tilted, durations, weights = False, [], []
     for contact in np.unique(model.hits.contact):

@@ -13,9 +13,8 @@ from carom.mechanics.geometry import (
     length,
 )
 from carom.mechanics.impact import (
-    carried_rate,
-    impact_delay,
     impact_impulse,
+    lasting_contact,
     restitution_impulse,
     unilateral_impulse,
 )

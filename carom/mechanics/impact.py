@@ -4,6 +4,8 @@
 the step V_{n+1/2} and its `smooth` continuation V^S, and return impulses λ; the step then adds M⁻¹ Gᵀ λ.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
@@ -44,7 +46,7 @@ def impact_impulse(
         restitution: e, for all impacts or for each.
         friction: μ, for all impacts or for each; None for smooth surfaces.
         kick: a change of the relative velocity beyond these laws, of which the part across n counts.
-        carried: what a contact that lasts adds to the rate after it (`carried_rate`).
+        carried: what a contact that lasts adds to the rate after it (`lasting_contact`).
         axis: that of the vectors' components; the other axes are those of `compliance`.
 
     Example:
@@ -69,27 +71,42 @@ def impact_impulse(
     return impulse - jnp.expand_dims(removed / compliance, axis) * slip
 
 
-def impact_delay(restitution: Float[Array, "..."], duration: Float[Array, "..."]) -> Float[Array, "..."]:
-    """How long after bodies touch the paths before and after a contact that lasts τ meet: e τ/(1 + e).
+class Meeting(NamedTuple):
+    """Where the paths before and after contacts that last meet, as if impacts were instantaneous there."""
 
-    A gap that closes at −u until then, to a depth of e τ u/(1 + e), and opens at e u, is back at 0 after τ.
-    """
-    return restitution * duration / (1 + restitution)
+    delay: Float[Array, "..."]
+    """Time from when the bodies touch."""
+    carried: Float[Array, "..."]
+    """What is added to Newton's rate after the impact."""
 
 
-def carried_rate(
-    restitution: Float[Array, "..."], duration: Float[Array, "..."], acceleration: Float[Array, "..."]
-) -> Float[Array, "..."]:
-    """What other forces would take of the rate after a contact that lasts, which carries them: −a τ (1 − e).
+def lasting_contact(
+    restitution: Float[Array, "..."],
+    duration: Float[Array, "..."],
+    gap: Float[Array, "..."],
+    rate: Float[Array, "..."],
+    acceleration: Float[Array, "..."],
+) -> Meeting:
+    """A contact that lasts, and carries all other forces meanwhile, as an impact of two paths that meet.
 
-    With it a gap that closed at −u when the bodies touched opens at e u when they part.
+    A gap that closes at −u opens at e u after τ, and is 0 both times. With its acceleration a by all other
+    forces, the paths before and after meet c after the bodies touch, at the rates −u + a c and w:
+
+        c = τ (e u − ½ a τ)/((1 + e) u − a τ)        w = e (u − a c) − a (τ − (1 + e) c)
 
     Arguments:
         restitution: e.
         duration: τ.
-        acceleration: a, of the gap by all other forces.
+        gap, rate: anywhere on the path that closes it; u follows from the energy, u² = rate² − 2 a gap.
+        acceleration: a.
     """
-    return -acceleration * duration * (1 - restitution)
+    square, pulled = rate**2 - 2 * acceleration * gap, -acceleration * duration
+    # Where nothing closes there is no such contact, but a number is needed.
+    u = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    whole = (1 + restitution) * u + pulled
+    share = jnp.where(whole > 0, (restitution * u + 0.5 * pulled) / jnp.where(whole > 0, whole, 1), 0.5)
+    delay = duration * jnp.clip(share, 0, 1)
+    return Meeting(delay, -acceleration * (duration - (1 + restitution) * delay))
 
 
 def restitution_impulse(

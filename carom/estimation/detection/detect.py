@@ -16,7 +16,7 @@ from carom.estimation.detection.impacts import Impacts, find_impacts
 from carom.estimation.detection.sensor_rates import DELAYS, SensorEstimate, count_readings, estimate_rates
 from carom.estimation.detection.short_runs import LONGEST, find_in_short_runs
 from carom.estimation.detection.touch_sensor import TouchSensor
-from carom.mechanics import Scene, impact_delay
+from carom.mechanics import Scene
 
 SENSOR_ROUNDS = 6
 """Greatest number of alternations between impacts and sensor rates."""
@@ -159,7 +159,7 @@ def first_guess(
     if not lasting:
         return shift, restitution, np.zeros(scene.contacts)
     durations = _durations(impacts, restitution)
-    for j, delay in enumerate(impact_delay(restitution, durations)):
+    for j, delay in enumerate(restitution / (1 + restitution) * durations):
         depths = np.concatenate([-found.before[found.chosen[:, j], j] for found in impacts]) * delay
         shift[j] += np.median(depths) if len(depths) else 0.0
     return shift, restitution, durations

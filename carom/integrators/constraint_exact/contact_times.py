@@ -118,12 +118,16 @@ def _parabola_roots(paths: Paths, limit, possible, prescribed, window) -> Roots:
     """The same in closed form: along its path an affine gap is the parabola g + uτ + ½aτ²."""
     normal, gap = paths.contacts.normal_of(paths.position), paths.contacts.gap_of(paths.position)
     rate, curvature = (jnp.sum(normal * x, axis=1) for x in (paths.velocity, paths.acceleration))
-    # Overlap left by rounding at the previous impact counts as contact, not as distance.
-    gap = gap - jnp.where(prescribed, 0, jnp.minimum(lax.stop_gradient(gap), 0))
     g, u, a = lax.stop_gradient((gap, rate, curvature))
+    # A contact that lasts may still be open at its end, and close again when the gap has been positive.
+    emerges = (g < 0) & (u > 0) & (a < 0) & (u**2 > 2 * a * g)
+    # Other overlap is left by rounding at the previous impact, and counts as contact, not as distance.
+    rounding = jnp.where(prescribed | emerges, 0, jnp.minimum(g, 0))
+    gap, g = gap - rounding, g - rounding
     # The gap is least at the end, or before that at the vertex of a parabola that opens upwards.
     lowest = jnp.where((a > 0) & (u < 0), jnp.minimum(limit, -u / jnp.where(a > 0, a, 1)), limit)
-    closes = possible & (g + lowest * (u + 0.5 * lowest * a) < 0)
+    ends = g + lowest * (u + 0.5 * lowest * a) < 0
+    closes = possible & jnp.where(emerges, closing_time(g, u, a) < limit, ends)
     low, high = (jnp.where(prescribed, x, y) for x, y in zip(window, (0, jnp.abs(limit)), strict=True))
     root = jnp.where(closes | prescribed, jnp.clip(closing_time(g, u, a), low, high), 0)
     return root, closes, gap + root * (rate + 0.5 * root * curvature), u + a * root

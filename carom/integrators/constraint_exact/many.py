@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from carom.integrators.base import Mechanical
 from carom.integrators.constraint_exact.contact_times import BY_GAP, Modes, contact_times
 from carom.integrators.constraint_exact.step import ConstraintExact, gap_tolerance
-from carom.mechanics import carried_rate, contact_compliance, contact_rate, impact_delay, impact_impulse
+from carom.mechanics import contact_compliance, contact_rate, impact_impulse, lasting_contact
 from carom.types import Coordinates, Scalar, State
 
 FEW = 64
@@ -51,8 +51,10 @@ def rebounds(
         position, velocity = flight.state.position, flight.state.velocity
         delay = None
         if duration is not None:
-            closing = contact_rate(geometry.jacobian(position), velocity)
-            delay = impact_delay(mechanism.restitution_at(closing), duration)
+            before = geometry.jacobian(position)
+            closing, pull = contact_rate(before, velocity), contact_rate(before, flight.acceleration)
+            e, overlap = mechanism.restitution_at(closing), geometry.gap(position)
+            delay = lasting_contact(e, duration, overlap, closing, pull).delay
         times, _ = contact_times(
             geometry,
             flight.state,
@@ -76,7 +78,7 @@ def rebounds(
         restitution, carried, slowest = mechanism.restitution_at(rate), None, limits.rest_speed
         if duration is not None:
             pull = contact_rate(jacobian, arrived)
-            carried = carried_rate(restitution, duration, pull)
+            carried = lasting_contact(restitution, duration, geometry.gap(position), rate, pull).carried
             slowest = jnp.maximum(slowest, -0.5 * pull * duration)
         impulse = impact_impulse(
             rows.normal_of(rows.relative(position)),

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from carom.integrators.base import ConservativeForce
 from carom.integrators.constraint_exact.contact_times import Paths, implicit_root
-from carom.mechanics import Contacts, carried_rate, impact_delay, impact_impulse
+from carom.mechanics import Contacts, impact_impulse, lasting_contact
 from carom.types import Coordinates, PerBody, PerContact, Scalar, State
 
 Kick = Callable[[PerContact], Float[Array, "contacts dimension"] | None]
@@ -61,11 +61,12 @@ def prescribed_step(
     for _ in range(len(happens)):
         delay = None
         if duration is not None:
-            closing = jnp.sum(
-                contacts.normal_of(contacts.relative(state.position)) * contacts.relative(state.velocity),
-                axis=1,
+            normal = contacts.normal_of(contacts.relative(state.position))
+            closing, pull = (
+                jnp.sum(normal * contacts.relative(part), axis=1) for part in (state.velocity, acceleration)
             )
-            delay = impact_delay(restitution(closing), duration)
+            gap = contacts.gap_of(contacts.relative(state.position))
+            delay = lasting_contact(restitution(closing), duration, gap, closing, pull).delay
         times, grazing = _meeting_times(
             contacts, state, acceleration, remaining, step_size, grazing_speed, delay
         )
@@ -135,7 +136,9 @@ def _impact(
     rate = jnp.sum(normal * relative, axis=1)
     e, carried = restitution(rate), None
     if duration is not None:
-        carried = carried_rate(e, duration, jnp.sum(normal * contacts.relative(acceleration), axis=1))
+        pull = jnp.sum(normal * contacts.relative(acceleration), axis=1)
+        gap = contacts.gap_of(contacts.relative(state.position))
+        carried = lasting_contact(e, duration, gap, rate, pull).carried
     impulse = impact_impulse(
         normal,
         relative,

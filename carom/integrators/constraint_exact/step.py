@@ -34,12 +34,11 @@ from carom.mechanics import (
     ContactGeometry,
     Masses,
     Scene,
-    carried_rate,
     contact_compliance,
     contact_rate,
     generalised_impulse,
-    impact_delay,
     impact_impulse,
+    lasting_contact,
     length,
 )
 from carom.mechanics.friction import Frictional, friction_impulses, frictional, holding_forces
@@ -216,8 +215,9 @@ def _advance_to_impact(
 
     delay = None
     if mechanics.duration is not None:
-        closing = contact_rate(geometry.jacobian(state.position), state.velocity)
-        delay = impact_delay(mechanics.restitution(closing), mechanics.duration)
+        gap, rows = geometry.gap(state.position), geometry.jacobian(state.position)
+        closing, pull = contact_rate(rows, state.velocity), contact_rate(rows, start)
+        delay = lasting_contact(mechanics.restitution(closing), mechanics.duration, gap, closing, pull).delay
     times, grazing = contact_times(
         geometry, state, start, remaining, resting, modes, step_size, mechanics.grazing_speed, delay
     )
@@ -242,7 +242,7 @@ def _advance_to_impact(
     carried, slowest = None, mechanics.rest_speed
     if mechanics.duration is not None:
         pull = contact_rate(jacobian, arrived)
-        carried = carried_rate(restitution, mechanics.duration, pull)
+        carried = lasting_contact(restitution, mechanics.duration, geometry.gap(position), rate, pull).carried
         # Bodies that would be back before the contact ends do not part.
         slowest = jnp.maximum(slowest, -0.5 * pull * mechanics.duration)
     plastic = last | (-restitution * rate <= slowest)
@@ -258,6 +258,11 @@ def _advance_to_impact(
     )
     # One contact at a time: simultaneous impacts follow each other at intervals of 0.
     velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
+    if mechanics.duration is not None:
+        # Bodies that come to rest do so at the surface, not where paths before and after would have met.
+        overlap = jnp.where(struck & plastic, geometry.gap(position), 0)
+        out = -overlap / jnp.diagonal(contact_compliance(inertia, jacobian))
+        position = position + inertia.solve(generalised_impulse(jacobian, out))
 
     rest_speed = mechanics.rest_speed
     slow = jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed
