@@ -19,29 +19,32 @@ class ImpactDeviations(eqx.Module):
 
     Arguments:
         restitution: added to e.
-        surface: added to the offset of the surface.
+        surface: added to the offset of the surface. None where every run has surfaces of its own.
         slip: added to the relative velocity after the impact, over the closing speed; the part across the
             normal counts. None in one dimension, and for schemes without it.
     """
 
     restitution: Float[Values, "impacts"] = parameter(KEY, "restitution", axis="impact", pooled=True)
-    surface: Float[Values, "impacts"] = parameter(KEY, "surface", unit="length", axis="impact", pooled=True)
+    surface: Float[Values, "impacts"] | None = parameter(
+        KEY, "surface", unit="length", axis="impact", pooled=True
+    )
     slip: Float[Values, "impacts dimension"] | None = parameter(
         KEY, "slip over closing speed", axis="impact", pooled=True
     )
 
     @classmethod
-    def zeros(cls, impacts: int, dimension: int | None) -> "ImpactDeviations":
+    def zeros(cls, impacts: int, dimension: int | None, *, surface: bool = True) -> "ImpactDeviations":
         """None of so many impacts deviates."""
         slip = None if dimension is None else np.zeros((impacts, dimension))
-        return cls(np.zeros(impacts), np.zeros(impacts), slip)
+        return cls(np.zeros(impacts), np.zeros(impacts) if surface else None, slip)
 
     def __len__(self) -> int:
         return len(self.restitution)
 
     def resized(self, impacts: int) -> "ImpactDeviations":
         """The same kinds of so many impacts, none of which deviates."""
-        return ImpactDeviations.zeros(impacts, None if self.slip is None else self.slip.shape[1])
+        dimension = None if self.slip is None else self.slip.shape[1]
+        return ImpactDeviations.zeros(impacts, dimension, surface=self.surface is not None)
 
     def of(self, impact: Int[Array, "contacts"]) -> "ImpactDeviations":
         """Those of the impacts with these numbers, one per contact; 0 for numbers that no impact has."""
@@ -49,8 +52,8 @@ class ImpactDeviations(eqx.Module):
         def chosen(values: Float[Values, "impacts *dimension"]) -> Float[Array, "contacts *dimension"]:
             return jnp.asarray(values).at[impact].get(mode="fill", fill_value=0)
 
-        slip = None if self.slip is None else chosen(self.slip)
-        return ImpactDeviations(chosen(self.restitution), chosen(self.surface), slip)
+        surface, slip = (None if kind is None else chosen(kind) for kind in (self.surface, self.slip))
+        return ImpactDeviations(chosen(self.restitution), surface, slip)
 
     def slip_change(self, rate: PerContact) -> Float[Array, "contacts dimension"] | None:
         """The changes of the relative velocities at impacts with these rates."""

@@ -77,7 +77,8 @@ def mechanism_to_fit(
     if PER_IMPACT in settings.learn:
         # The CD-Lagrange scheme knows no deviations of the slip.
         slips = scene.dimension > 1 and isinstance(stepper, ConstraintExact)
-        deviations = ImpactDeviations.zeros(1, scene.dimension if slips else None)
+        common = "surfaces-per-run" not in settings.learn
+        deviations = ImpactDeviations.zeros(1, scene.dimension if slips else None, surface=common)
         template = replace(template, deviations=deviations)
     require_learnable(template, settings.learn)
     return template

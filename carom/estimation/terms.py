@@ -66,8 +66,11 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
     if tilted:
         terms.append("normals")
     lasting = duration > max(LEAST_DURATION * recording.step_size, SIGNIFICANT * error)
-    terms += ["duration"] * lasting
-    terms.append("surfaces-per-run" if _differ_by_run(model, recording, lasting=lasting) else "surfaces")
+    if _differ_by_run(model, recording, lasting=lasting):
+        # Where paths meet then tells where surfaces are, not how long contacts last.
+        terms.append("surfaces-per-run")
+    else:
+        terms += ["duration"] * lasting + ["surfaces"]
     if settings.share == "each" and _alike(model):
         settings = replace(settings, share="kind")
     if potential:

@@ -313,8 +313,10 @@ class Mechanism(AbstractModel):
         if self.deviations is not None:
             assert impact is not None
             own = self.deviations.of(impact)
-            geometry = eqx.tree_at(lambda g: g.offset, self.geometry, self.geometry.offset + own.surface)
-            mechanism = replace(self, deviations=own, geometry=geometry)
+            mechanism = replace(self, deviations=own)
+            if own.surface is not None:
+                offset = self.geometry.offset + own.surface
+                mechanism = eqx.tree_at(lambda m: m.geometry.offset, mechanism, offset)
         return self.stepper.step(mechanism, state, step_size, modes, most=most)
 
     def penalised(self) -> tuple[Array, ...]:

@@ -52,6 +52,8 @@ SAMPLES_PER_BLOCK, MIN_SEGMENTS_PER_BLOCK = 640, 8
 and memory does not grow with the recording. A recording of the paper's length is a single block."""
 MIN_SPREAD, MAX_SPREAD = 1e-4, 1.0
 """Bounds on the standard deviations from impact to impact and from run to run, relative to the prior's."""
+ODD, WIDER = 0.02, 5.0
+"""Prior probability that an impact is odd (mistaken, disturbed), and how much wider such impacts scatter."""
 UNINFORMATIVE = 0.9
 """Ratio of posterior to prior variance above which the data hardly determine a restitution."""
 
@@ -201,7 +203,12 @@ def improve(
     parameters, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
     expected = jnp.repeat(spread, np.array(layout.pools, int), total_repeat_length=sum(layout.pools))
-    local_precision = local_precision.at[:, layout.pooled_slice].set(1 / expected[None] ** 2)
+    deviation = jnp.asarray(parameters.local)[:, layout.pooled_slice]
+    # Of runs there are too few to tell the odd ones.
+    single = jnp.arange(len(expected)) < sum(layout.impacts)
+    weight = jnp.where(single[None], _regularity(deviation / expected[None]), 1.0)
+    pooled_precision = weight / expected[None] ** 2
+    local_precision = local_precision.at[:, layout.pooled_slice].set(pooled_precision)
     weights = layout.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
     residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
@@ -232,18 +239,23 @@ def improve(
     with_data = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
     variances = local_variances(solution.normal, covariance)[:, layout.pooled_slice]
     # Deviations that their prior determines cost no degree of freedom.
-    deviations = jnp.sum(jnp.clip(1 - variances / expected[None] ** 2, 0))
+    deviations = jnp.sum(jnp.clip(1 - variances * pooled_precision, 0))
     own = with_data * (layout.local_size - sum(layout.pools)) + deviations
     used = effective + own + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
     measured = jnp.sqrt(solution.normal.squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
     new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)
     new_spread = _update_spread(
-        layout.pools, solution.parameters.local[:, layout.pooled_slice], variances, spread, priors.spread
+        layout.pools,
+        solution.parameters.local[:, layout.pooled_slice],
+        variances,
+        weight,
+        spread,
+        priors.spread,
     )
     # At the estimated noise the squares sum to the degrees of freedom, a constant, which is left out; and so
     # are deviations that the data do not determine.
-    marginal = 0.5 * jnp.sum(jnp.log(jnp.minimum(variances / expected[None] ** 2, 1)))
+    marginal = 0.5 * jnp.sum(jnp.log(jnp.minimum(variances * pooled_precision, 1)))
     likelihood = -jnp.sum(counts * jnp.log(new_noise)) + marginal
     return Outcome(
         Estimate(solution.parameters, new_noise, new_precision, new_spread),
@@ -290,10 +302,21 @@ def _update_precision(
     return updated, jnp.clip(effective, min(1.0, weights), weights)
 
 
+def _regularity(deviation: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The expected precision of a deviation in units of its standard deviation, relative to a regular one.
+
+    A scale mixture of two normal distributions, by expectation maximisation.
+    """
+    log_odds = np.log(ODD / (1 - ODD) / WIDER) + 0.5 * deviation**2 * (1 - WIDER**-2)
+    odd = jax.nn.sigmoid(log_odds)
+    return 1 - odd + odd / WIDER**2
+
+
 def _update_spread(
     pools: tuple[int, ...],
     deviation: Float[Values, "segments pooled"],
     variance: Float[Values, "segments pooled"],
+    weight: Float[Values, "segments pooled"],
     spread: Float[Values, "pools"],
     scale: Float[Values, "pools"],
 ) -> Float[Array, "pools"]:
@@ -307,7 +330,8 @@ def _update_spread(
         columns = slice(first, first + size)
         informative = variance[:, columns] < UNINFORMATIVE * known**2
         count = jnp.sum(informative.astype(spread.dtype))
-        squares = jnp.where(informative, deviation[:, columns] ** 2 + variance[:, columns], 0)
+        squares = weight[:, columns] * (deviation[:, columns] ** 2 + variance[:, columns])
+        squares = jnp.where(informative, squares, 0)
         found = jnp.sqrt(jnp.sum(squares) / jnp.maximum(count, 1))
         updated.append(jnp.where(count > 1, jnp.clip(found, MIN_SPREAD * unit, MAX_SPREAD * unit), known))
         first += size
