@@ -285,6 +285,8 @@ def _first_stage(
         rounds.prepare(coarsened(first, problems, fine, coarse), problems, coarse)
     whole = partitions[-1]
     values = pick(coarsened(first, problems, fine, whole), 0).parameters
+    if by_gap_later:
+        rounds.prepare(coarsened(first, problems, fine, whole), problems, whole, by_gap=True)
     retracer(free.layout, problems[0].most if problems[0].short else None).prepare(
         *retraced(problems[0], values, problems[0].segments(whole, by_gap=False))
     )

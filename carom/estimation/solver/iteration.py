@@ -105,12 +105,14 @@ def segment_residuals(
     shared: Float[Values, "shared"],
     local: Float[Values, "local"],
     data: Segments,
+    *,
+    by_gap: bool = False,
 ) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
     """Residuals of one segment over the noise; and penalties for mistimed impacts and initial overlap."""
     start = layout.start(jnp.asarray(local))
     leaves = free_leaves(layout, maps, template, shared, local)
     motion, instants = segment_motion(
-        layout, template, leaves, start, data.duration, data.modes, data.impact, most=most
+        layout, template, leaves, start, data.duration, data.modes, data.impact, most=most, by_gap=by_gap
     )
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
     residual = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
@@ -121,8 +123,8 @@ def segment_residuals(
     timing = jnp.where(used[1:, None], (late - early) / hinge, 0).ravel()
     if isinstance(template.stepper, CDLagrange):  # its bodies overlap for a step at every impact
         return residual.reshape(len(residual), 2, -1), timing
-    soft = OVERLAP if most is None else OVERLAP_OF_MANY
     gap = with_leaves(layout, template, leaves).geometry.gap(start.position)
+    soft = OVERLAP if by_gap or most is None or most == len(gap) else OVERLAP_OF_MANY
     overlap = jnp.where(used[0], jnp.minimum(gap, 0) / (soft * noise[0]), 0)
     return residual.reshape(len(residual), 2, -1), jnp.concatenate([timing, overlap])
 
@@ -164,13 +166,13 @@ def segment_costs(
     return jax.vmap(cost)(local, segments), local
 
 
-def improver(layout: Layout, most: int | None) -> CachedFunction:
+def improver(layout: Layout, most: int | None, by_gap: bool = False) -> CachedFunction:
     """`improve` for a batch of estimates: a function of the hinge and of the other arguments, stacked."""
 
     def improve_batch(hinge, *batch):
-        return jax.vmap(partial(improve, layout, hinge, most=most))(*batch)
+        return jax.vmap(partial(improve, layout, hinge, most=most, by_gap=by_gap))(*batch)
 
-    return CachedFunction(improve_batch, _OUTCOME, ("improve", layout, most))
+    return CachedFunction(improve_batch, _OUTCOME, ("improve", layout, most, by_gap))
 
 
 def improve(
@@ -184,6 +186,7 @@ def improve(
     prior_local: tuple[Array, Array],
     *,
     most: int | None = None,
+    by_gap: bool = False,
 ) -> Outcome:
     """Least squares, followed by updates of the noise, the smoothness and the scatter of restitution.
 
@@ -196,7 +199,7 @@ def improve(
         estimate: the result of the previous round.
         segments: the data.
         prior_local: means and precisions of the local parameters.
-        most: as in `segment_motion`.
+        most, by_gap: as in `segment_motion`.
     """
     parameters, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
@@ -204,7 +207,7 @@ def improve(
     local_precision = local_precision.at[:, layout.pooled_slice].set(1 / expected[None] ** 2)
     weights = layout.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
-    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
+    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most, by_gap=by_gap)
     mean, precisions = (jnp.asarray(part) for part in (priors.mean, priors.precision))
 
     def rough(shared):
