@@ -119,7 +119,7 @@ def fit_recordings(
         fits = [_fit_by(first, recordings, scene, settings, starts, seeds, done)]
         # Velocities declared to lie between the samples come from a scheme such as CD-Lagrange.
         staggered = scene.velocity_grid == "sample"
-        # Positions alone, and short runs around single impacts, hardly discriminate between the velocity grids.
+        # Positions alone, and short runs around single impacts, hardly tell the velocity grids apart.
         told = any(one.has_velocity and not short(one) for one in recordings)
         poor = told and any(map(_poorly_explained, fits[0]))
         if settings.stepper == "auto" and even and (staggered or poor):

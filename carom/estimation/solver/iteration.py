@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from carom.compilation import full_precision
 from carom.estimation.parameters.free import (
     Layout,
     Maps,
@@ -129,8 +128,6 @@ def segment_residuals(
     return residual.reshape(len(residual), 2, -1), jnp.concatenate([timing, overlap])
 
 
-@partial(jax.jit, static_argnames=("layout", "most", "iterations"))
-@full_precision()
 def segment_costs(
     layout: Layout,
     maps: Maps,
@@ -149,21 +146,26 @@ def segment_costs(
         others: further initial values of the local parameters.
         iterations: of the minimisation; with 0 the local parameters stay as they are.
     """
-    parameters, noise = estimate[:2]
-    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
-    local = jnp.asarray(parameters.local)
-    if iterations:
-        # A prior of precision 0 whose mean is a second starting point.
-        zero = jnp.zeros_like(parameters.shared)
-        mean = local if others is None else jnp.asarray(others)
-        prior = Prior(zero, zero, mean, jnp.zeros_like(local), lambda shared: zero[:1])
-        local = fit_local(residuals, parameters, segments, prior, iterations=iterations)
 
-    def cost(local, data):
-        measured, penalties = residuals(parameters.shared, local, data)
-        return 0.5 * (jnp.sum(measured**2) + jnp.sum(penalties**2))
+    def minimised(maps, template, hinge, estimate, segments, others):
+        parameters, noise = estimate[:2]
+        residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
+        local = jnp.asarray(parameters.local)
+        if iterations:
+            # A prior of precision 0 whose mean is a second starting point.
+            zero = jnp.zeros_like(parameters.shared)
+            prior = Prior(zero, zero, others, jnp.zeros_like(local), lambda shared: zero[:1])
+            local = fit_local(residuals, parameters, segments, prior, iterations=iterations)
 
-    return jax.vmap(cost)(local, segments), local
+        def cost(local, data):
+            measured, penalties = residuals(parameters.shared, local, data)
+            return 0.5 * (jnp.sum(measured**2) + jnp.sum(penalties**2))
+
+        return jax.vmap(cost)(local, segments), local
+
+    others = estimate.parameters.local if others is None else others
+    program = CachedFunction(minimised, (0, 0), ("segment costs", layout, most, iterations))
+    return program(maps, template, hinge, estimate, segments, others)
 
 
 def improver(layout: Layout, most: int | None, by_gap: bool = False) -> CachedFunction:
