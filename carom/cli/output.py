@@ -47,7 +47,7 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
 
 def _plain_progress(label: str) -> Callable[[float], None]:
     started = time.monotonic()
-    printed = 0
+    printed = -1
 
     def update(share: float) -> None:
         nonlocal printed

@@ -188,9 +188,11 @@ class Problem:
         template = self.free.template
         detected = max((int(found.chosen.sum(axis=1).max(initial=0)) for found in self.impacts), default=0)
         # In short runs impacts are reassigned; a fixed number avoids compiling again for each assignment.
-        most = MAX_PER_STEP if self.short else max(detected, 1)
+        most, contacts = MAX_PER_STEP if self.short else max(detected, 1), len(template.geometry)
         supported = isinstance(template.stepper, ConstraintExact) and not template.geometry.edged
-        return most if supported and most < len(template.geometry) else None
+        # Networks have too many parameters for forward mode, unless contacts have as many.
+        few = most < contacts or (contacts > 0 and not self.free.layout.weights)
+        return min(most, contacts) if supported and few else None
 
     def random_start(self, generator: np.random.Generator) -> np.ndarray:
         """Initial shared values with random network weights."""

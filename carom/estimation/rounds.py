@@ -32,9 +32,12 @@ class Rounds:
     progress: Progress
     history: list[np.ndarray]
 
-    def prepare(self, estimate: Estimate, problems: Sequence[Problem], partition: Partition) -> None:
+    def prepare(
+        self, estimate: Estimate, problems: Sequence[Problem], partition: Partition, *, by_gap: bool = False
+    ) -> None:
         """Start compiling the program of a stage in the background."""
-        program = improver(problems[0].free.layout, most_prescribed(problems))
+        most = most_prescribed(problems)
+        program = improver(problems[0].free.layout, most, by_gap and most is not None)
         program.prepare(INITIAL_HINGE, *round_inputs(estimate, problems, partition))
 
     def run(
@@ -54,7 +57,8 @@ class Rounds:
             tighten: whether to shrink the hinge of prescribed impacts from round to round.
             starts: number of starts per problem, adjacent in the batch.
         """
-        program = improver(problems[0].free.layout, most_prescribed(problems, by_gap=by_gap))
+        layout, most = problems[0].free.layout, most_prescribed(problems)
+        program = improver(layout, most, by_gap and most is not None)
         inputs: list[Any] = list(round_inputs(estimate, problems, partition, by_gap=by_gap))
         # Every one of many short runs, or every part of a long recording, may contribute a small change.
         samples = problems[0].recording.samples
@@ -66,6 +70,9 @@ class Rounds:
 
         def improved(hinge: float, inputs: Sequence[Any]) -> tuple[Outcome, np.ndarray]:
             outcome = program(hinge, *inputs)
+            if by_gap and most is not None and not np.isfinite(outcome.log_likelihood).all():
+                # Some body comes to rest, or slides: every step is to be computed in full.
+                outcome = improver(layout, None)(hinge, *inputs)
             return outcome, np.asarray(outcome.log_likelihood)
 
         while True:
@@ -89,9 +96,9 @@ def _without_padding(outcome: Outcome, segments: int) -> Outcome:
     return outcome._replace(estimate=with_local(outcome.estimate, local), local_error=errors)
 
 
-def most_prescribed(problems: Sequence[Problem], *, by_gap: bool = False) -> int | None:
+def most_prescribed(problems: Sequence[Problem]) -> int | None:
     """Greatest number of prescribed contacts in a step of any problem; None if all contacts are tested."""
-    found = [None if by_gap else problem.most for problem in problems]
+    found = [problem.most for problem in problems]
     return None if None in found else max(number for number in found if number is not None)
 
 

@@ -43,8 +43,8 @@ class Settings:
         potential: Whether all bodies move in one potential and interact by contact alone (shared), or also
             through their distance (pairs) or in any way (joint), or move freely between impacts (none).
         hidden: Units in the hidden layer of the potential.
-        stepper: The integrator; auto uses constraint_exact and, if that explains the recording poorly, also
-            tries cd_lagrange and keeps the one with the greater likelihood.
+        stepper: The integrator; auto uses constraint_exact and, if that explains measured velocities poorly,
+            also tries cd_lagrange and keeps the one with the greater likelihood.
         detection: Whether a cd_lagrange step tests gaps at its arrival or at its departure.
         starts: Number of random initial weights.
         horizons: Samples per segment in each stage, each a multiple of the previous one; a last stage with

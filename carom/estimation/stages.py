@@ -102,6 +102,8 @@ def fit_recordings(
 ) -> list[Fit]:
     """Fit several recordings of one shape as a batch; each result is the same as from a fit of its own."""
     settings = settings or Settings()
+    if progress is not None:  # the first round may take a while
+        progress(0.0)
     if AUTO in settings.learn:
         settings = choose_terms(recordings[0], settings)
     if settings.potential == "none":  # without weights all starts are the same
@@ -122,8 +124,9 @@ def fit_recordings(
         fits = [_fit_by(first, recordings, scene, settings, starts, seeds, done)]
         # Velocities declared to lie between the samples come from a scheme such as CD-Lagrange.
         staggered = scene.velocity_grid == "sample"
-        # Short runs around single impacts hardly discriminate between the velocity grids.
-        poor = not all(short(recording) for recording in recordings) and any(map(_poorly_explained, fits[0]))
+        # Positions alone, and short runs around single impacts, hardly tell the velocity grids apart.
+        told = any(one.has_velocity and not short(one) for one in recordings)
+        poor = told and any(map(_poorly_explained, fits[0]))
         if settings.stepper == "auto" and even and not lasting and (staggered or poor):
             fits.append(_fit_by("cd_lagrange", recordings, scene, settings, starts, seeds, done))
     seconds = done.seconds / len(recordings)
@@ -290,6 +293,8 @@ def _first_stage(
         rounds.prepare(coarsened(first, problems, fine, coarse), problems, coarse)
     whole = partitions[-1]
     values = pick(coarsened(first, problems, fine, whole), 0).parameters
+    if by_gap_later:
+        rounds.prepare(coarsened(first, problems, fine, whole), problems, whole, by_gap=True)
     retracer(free.layout, problems[0].most if problems[0].short else None).prepare(
         *retraced(problems[0], values, problems[0].segments(whole, by_gap=False))
     )

@@ -10,7 +10,7 @@ from carom.integrators.cd_lagrange import (
     to_sample_grid,
 )
 from carom.integrators.constraint_exact.contact_times import BY_GAP, EXCLUDED, PRESCRIBED, Modes
-from carom.integrators.constraint_exact.many import step_many
+from carom.integrators.constraint_exact.many import rebounds, step_many
 from carom.integrators.constraint_exact.prescribed import prescribed_step
 from carom.integrators.constraint_exact.step import ConstraintExact, ImpactReport, constraint_exact_step
 from carom.integrators.event_driven.balls import Balls

@@ -309,15 +309,18 @@ class Mechanism(AbstractModel):
         Arguments:
             impact: which of the deviations holds for each contact in this step.
         """
-        mechanism = self
-        if self.deviations is not None:
-            assert impact is not None
-            own = self.deviations.of(impact)
-            mechanism = replace(self, deviations=own)
-            if own.surface is not None:
-                offset = self.geometry.offset + own.surface
-                mechanism = eqx.tree_at(lambda m: m.geometry.offset, mechanism, offset)
+        mechanism = self if impact is None else self.at_impacts(impact)
         return self.stepper.step(mechanism, state, step_size, modes, most=most)
+
+    def at_impacts(self, impact: Int[Array, "contacts"]) -> "Mechanism":
+        """The same with the deviations of the impacts that have these numbers, one per contact."""
+        if self.deviations is None:
+            return self
+        own = self.deviations.of(impact)
+        mechanism = replace(self, deviations=own)
+        if own.surface is None:
+            return mechanism
+        return eqx.tree_at(lambda m: m.geometry.offset, mechanism, self.geometry.offset + own.surface)
 
     def penalised(self) -> tuple[Array, ...]:
         networks = [force.network for force in self.forces if isinstance(force, AbstractLearnedPotential)]

@@ -80,42 +80,36 @@ def fit_around(
     low, high = max(low, middle - width), min(high, middle + width + 1)
     index = np.arange(low, high)
     x = run.position[low:high, body]
-    v = np.full_like(x, np.nan) if run.velocity is None else run.velocity[low:high, body]
     star = np.interp(instants, np.arange(len(run)), run.time)
     t = run.time[low:high][None, :] - star[:, None]
     # The grid determines which samples lie before the jump. The mask hides those during the contact: the
     # same ones for all instants, whose likelihoods are compared.
     later = index[None, :] > instants[:, None]
-    hidden = np.broadcast_to(np.abs(index - middle) < mask, later.shape)
-    rows = np.concatenate(
-        [
-            np.stack([np.ones_like(t), np.where(later, 0, t), np.where(later, t, 0), 0.5 * t**2], axis=-1),
-            np.stack([np.zeros_like(t), np.where(later, 0, 1.0), np.where(later, 1.0, 0), t], axis=-1),
-        ],
-        axis=1,
-    )
-    values = np.concatenate([x, v])
-    deviations = np.repeat(motion.noise, len(index))
-    measured = np.asarray(np.isfinite(values).all(axis=1))
-    use = measured[None, :] & ~np.concatenate([hidden, hidden], axis=1)
-    weight = np.where(use, 1 / deviations**2, 0.0)
+    rows = np.stack([np.ones_like(t), np.where(later, 0, t), np.where(later, t, 0), 0.5 * t**2], axis=-1)
+    values, deviations, hidden = x, np.full(len(index), motion.noise[0]), np.abs(index - middle) < mask
+    if run.velocity is not None:
+        rates = np.stack([np.zeros_like(t), np.where(later, 0, 1.0), np.where(later, 1.0, 0), t], axis=-1)
+        rows, later = np.concatenate([rows, rates], axis=1), np.concatenate([later, later], axis=1)
+        values = np.concatenate([x, run.velocity[low:high, body]])
+        deviations, hidden = np.repeat(motion.noise, len(index)), np.concatenate([hidden, hidden])
+    use = np.isfinite(values).all(axis=1) & ~hidden
+    rows, later, values, deviations = rows[:, use], later[:, use], values[use], deviations[use]
+    weight = 1 / deviations**2
     scale = 10 * motion.speed
     prior = np.array([0.0, scale**-2, scale**-2, float(np.mean(motion.deviation)) ** -2])
     prior[0] = (100 * motion.length) ** -2
     solution, inverse, cost = _solve(rows, values, weight, prior, motion)
     # Outliers of the best instant are left out for all of them.
     best = int(np.argmin(cost))
-    residual = np.abs(rows[best] @ solution[best] - np.nan_to_num(values)).max(axis=1) / deviations
-    outlier = residual > OUTLIER * max(
-        1.0, 1.5 * float(np.median(residual[use[best]])) if use[best].any() else 1.0
-    )
-    if outlier.any() and (~outlier & use[best]).sum() >= 4:
-        weight = np.where(outlier[None, :], 0.0, weight)
+    residual = np.abs(rows[best] @ solution[best] - values).max(axis=1) / deviations
+    outlier = residual > OUTLIER * max(1.0, 1.5 * float(np.median(residual)) if len(residual) else 1.0)
+    if outlier.any() and (~outlier).sum() >= 4:
+        weight = np.where(outlier, 0.0, weight)
         solution, inverse, cost = _solve(rows, values, weight, prior, motion)
         best = int(np.argmin(cost))
     smooth_rows = np.stack([rows[..., 0], rows[..., 1] + rows[..., 2], rows[..., 3]], axis=-1)
     _, _, smooth = _solve(smooth_rows, values, weight, prior[[0, 1, 3]], motion)
-    early = np.where(np.concatenate([later, later], axis=1), 0.0, rows[..., 3])
+    early = np.where(later, 0.0, rows[..., 3])
     of_release = np.concatenate([smooth_rows[..., :2], early[..., None], rows[..., 3:]], axis=-1)
     change = (motion.speed**2 / motion.length) ** -2
     _, _, released = _solve(of_release, values, weight, np.append(prior[[0, 1]], [change, prior[3]]), motion)
@@ -135,8 +129,7 @@ def _solve(rows, values, weight, prior, motion: Motion):
     """Weighted least squares with a prior of zero mean, except for the acceleration, for every instant."""
     expected = np.zeros((rows.shape[-1], values.shape[1]))
     expected[-1] = motion.acceleration
-    values = np.where(weight[..., None] > 0, np.nan_to_num(values)[None], 0.0)
-    weighted = rows * weight[..., None]
+    weighted = rows * weight[:, None]
     matrix = weighted.swapaxes(1, 2) @ rows + np.diag(prior)
     # Units differ between position, velocity and acceleration: balance before inverting.
     balance = 1 / np.sqrt(np.einsum("gpp->gp", matrix))
@@ -144,6 +137,6 @@ def _solve(rows, values, weight, prior, motion: Motion):
     inverse = inverse * balance[:, :, None] * balance[:, None, :]
     solution = inverse @ (weighted.swapaxes(1, 2) @ values + prior[:, None] * expected)
     residual = rows @ solution - values
-    cost = np.sum(weight[..., None] * residual**2, axis=(1, 2))
+    cost = np.sum(weight[:, None] * residual**2, axis=(1, 2))
     cost = cost + np.sum(prior[:, None] * (solution - expected) ** 2, axis=(1, 2))
     return solution, inverse, cost

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from carom.compilation import full_precision
 from carom.estimation.parameters.free import (
     Layout,
     Maps,
@@ -107,12 +106,14 @@ def segment_residuals(
     shared: Float[Values, "shared"],
     local: Float[Values, "local"],
     data: Segments,
+    *,
+    by_gap: bool = False,
 ) -> tuple[Float[Array, "samples channels residuals"], Float[Array, "others"]]:
     """Residuals of one segment over the noise; and penalties for mistimed impacts and initial overlap."""
     start = layout.start(jnp.asarray(local))
     leaves = free_leaves(layout, maps, template, shared, local)
     motion, instants = segment_motion(
-        layout, template, leaves, start, data.duration, data.modes, data.impact, most=most
+        layout, template, leaves, start, data.duration, data.modes, data.impact, most=most, by_gap=by_gap
     )
     predicted = jnp.stack([motion.position, motion.velocity], axis=1)
     residual = jnp.where(data.known, predicted - data.observed, 0.0) / noise[None, :, None, None]
@@ -123,14 +124,12 @@ def segment_residuals(
     timing = jnp.where(used[1:, None], (late - early) / hinge, 0).ravel()
     if isinstance(template.stepper, CDLagrange):  # its bodies overlap for a step at every impact
         return residual.reshape(len(residual), 2, -1), timing
-    soft = OVERLAP if most is None else OVERLAP_OF_MANY
     gap = with_leaves(layout, template, leaves).geometry.gap(start.position)
+    soft = OVERLAP if by_gap or most is None or most == len(gap) else OVERLAP_OF_MANY
     overlap = jnp.where(used[0], jnp.minimum(gap, 0) / (soft * noise[0]), 0)
     return residual.reshape(len(residual), 2, -1), jnp.concatenate([timing, overlap])
 
 
-@partial(jax.jit, static_argnames=("layout", "most", "iterations"))
-@full_precision()
 def segment_costs(
     layout: Layout,
     maps: Maps,
@@ -149,30 +148,35 @@ def segment_costs(
         others: further initial values of the local parameters.
         iterations: of the minimisation; with 0 the local parameters stay as they are.
     """
-    parameters, noise = estimate[:2]
-    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
-    local = jnp.asarray(parameters.local)
-    if iterations:
-        # A prior of precision 0 whose mean is a second starting point.
-        zero = jnp.zeros_like(parameters.shared)
-        mean = local if others is None else jnp.asarray(others)
-        prior = Prior(zero, zero, mean, jnp.zeros_like(local), lambda shared: zero[:1])
-        local = fit_local(residuals, parameters, segments, prior, iterations=iterations)
 
-    def cost(local, data):
-        measured, penalties = residuals(parameters.shared, local, data)
-        return 0.5 * (jnp.sum(measured**2) + jnp.sum(penalties**2))
+    def minimised(maps, template, hinge, estimate, segments, others):
+        parameters, noise = estimate[:2]
+        residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
+        local = jnp.asarray(parameters.local)
+        if iterations:
+            # A prior of precision 0 whose mean is a second starting point.
+            zero = jnp.zeros_like(parameters.shared)
+            prior = Prior(zero, zero, others, jnp.zeros_like(local), lambda shared: zero[:1])
+            local = fit_local(residuals, parameters, segments, prior, iterations=iterations)
 
-    return jax.vmap(cost)(local, segments), local
+        def cost(local, data):
+            measured, penalties = residuals(parameters.shared, local, data)
+            return 0.5 * (jnp.sum(measured**2) + jnp.sum(penalties**2))
+
+        return jax.vmap(cost)(local, segments), local
+
+    others = estimate.parameters.local if others is None else others
+    program = CachedFunction(minimised, (0, 0), ("segment costs", layout, most, iterations))
+    return program(maps, template, hinge, estimate, segments, others)
 
 
-def improver(layout: Layout, most: int | None) -> CachedFunction:
+def improver(layout: Layout, most: int | None, by_gap: bool = False) -> CachedFunction:
     """`improve` for a batch of estimates: a function of the hinge and of the other arguments, stacked."""
 
     def improve_batch(hinge, *batch):
-        return jax.vmap(partial(improve, layout, hinge, most=most))(*batch)
+        return jax.vmap(partial(improve, layout, hinge, most=most, by_gap=by_gap))(*batch)
 
-    return CachedFunction(improve_batch, _OUTCOME, ("improve", layout, most))
+    return CachedFunction(improve_batch, _OUTCOME, ("improve", layout, most, by_gap))
 
 
 def improve(
@@ -186,6 +190,7 @@ def improve(
     prior_local: tuple[Array, Array],
     *,
     most: int | None = None,
+    by_gap: bool = False,
 ) -> Outcome:
     """Least squares, followed by updates of the noise, the smoothness and the scatter of restitution.
 
@@ -198,7 +203,7 @@ def improve(
         estimate: the result of the previous round.
         segments: the data.
         prior_local: means and precisions of the local parameters.
-        most: as in `segment_motion`.
+        most, by_gap: as in `segment_motion`.
     """
     parameters, noise, precision, spread = estimate
     local_mean, local_precision = prior_local
@@ -211,7 +216,7 @@ def improve(
     local_precision = local_precision.at[:, layout.pooled_slice].set(pooled_precision)
     weights = layout.weights
     counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
-    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most)
+    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most, by_gap=by_gap)
     mean, precisions = (jnp.asarray(part) for part in (priors.mean, priors.precision))
 
     def rough(shared):

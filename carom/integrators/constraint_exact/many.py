@@ -27,15 +27,15 @@ class _Flight(NamedTuple):
     state: State
     acceleration: Coordinates
     remaining: Float[Array, ""]
-    contact: Bool[Array, "contacts"]
-    impacts: Int[Array, ""]
+    hits: Int[Array, "contacts"]
     rests: Bool[Array, ""]
 
 
 def rebounds(
     stepper: ConstraintExact, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes
-) -> tuple[State, Bool[Array, "contacts"], Bool[Array, ""]]:
-    """A step in which nothing comes to rest: the state after it, its contacts, and whether it is that."""
+) -> tuple[State, Int[Array, "contacts"], Bool[Array, ""]]:
+    """A step in which nothing comes to rest: the state after it, the impacts of every contact, and whether
+    it is that."""
     geometry, inertia, friction = mechanism.geometry, mechanism.inertia(), mechanism.friction_coefficient()
     limits, duration = stepper.limits(state.position.dtype), mechanism.contact_duration()
     most = stepper.most_impacts(len(state.position))
@@ -45,7 +45,7 @@ def rebounds(
         return inertia.solve(mechanism.conservative_force(position))
 
     def unfinished(flight: _Flight) -> Bool[Array, ""]:
-        return (flight.remaining != 0) & ~flight.rests & (flight.impacts <= most)
+        return (flight.remaining != 0) & ~flight.rests & (jnp.sum(flight.hits) <= most)
 
     def advance(flight: _Flight) -> _Flight:
         position, velocity = flight.state.position, flight.state.velocity
@@ -87,14 +87,14 @@ def rebounds(
             restitution=restitution,
             friction=friction,
             carried=carried,
+            kick=mechanism.slip_kick(rate),
         )
         change = inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
         return _Flight(
             State(position, velocity + change),
             arrived,
             flight.remaining - until,
-            flight.contact | struck,
-            flight.impacts + due.astype(int),
+            flight.hits + struck.astype(int),
             jnp.any(struck & (-restitution * rate <= slowest)),
         )
 
@@ -109,12 +109,11 @@ def rebounds(
         state,
         acceleration(state.position),
         remaining,
-        none,
-        jnp.zeros((), int),
+        jnp.zeros(none.shape, int),
         jnp.any(still) & (remaining != 0),
     )
     flight = lax.while_loop(unfinished, advance, began)
-    return flight.state, flight.contact, flight.remaining == 0
+    return flight.state, flight.hits, flight.remaining == 0
 
 
 def step_many(
@@ -138,8 +137,8 @@ def step_many(
 
     def quick(mechanism, state, step_size, modes):
         started = State(state.position, mechanism.dissipate(state.velocity, 0.5 * step_size))
-        after, contact, done = rebounds(mechanism.stepper, mechanism, started, step_size, modes)
-        return started, after, contact, done
+        after, hits, done = rebounds(mechanism.stepper, mechanism, started, step_size, modes)
+        return started, after, hits > 0, done
 
     def whole(mechanism, state, step_size, modes):
         after, report = mechanism.stepper.conservative_step(
