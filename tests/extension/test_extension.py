@@ -108,7 +108,7 @@ def test_a_contact_law_of_ones_own_is_learned():
 def test_a_system_of_ones_own_is_recorded_and_fitted():
     bead = SpringBead()
     recording = carom.simulate(bead, steps=99, step_size=0.03, noise=0.005, seed=0)
-    fit = carom.fit(recording, settings=replace(QUICK, learn=("restitution",)))
+    fit = carom.fit(recording, settings=replace(QUICK, learn=("restitution",), hidden=8, starts=1))
     values = [parameter for parameter in fit.parameters if parameter.key == "restitution"]
     assert all(abs(value.value - bead.restitution) < 4 * value.standard_error for value in values)
 

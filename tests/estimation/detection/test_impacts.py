@@ -145,7 +145,10 @@ def test_no_impacts_in_a_pendulum(noise):
 
 
 @pytest.mark.parametrize(
-    ("position_noise", "velocity_noise"), [(0.1, 0.1), (0.02, 0.2), (0.2, 0.01), (0.001, 0.2), (0.001, 1.0)]
+    ("position_noise", "velocity_noise"),
+    shortened(
+        [(0.1, 0.1), (0.02, 0.2), (0.2, 0.01), (0.001, 0.2), (0.001, 1.0)], [(0.02, 0.2), (0.001, 0.2)]
+    ),
 )
 def test_no_impacts_whatever_the_noises(position_noise, velocity_noise):
     """Positions and velocities of unlike quality: neither false alarms nor a wrong estimate of the noise."""
@@ -176,9 +179,10 @@ def test_positions_alone(restitution, noise, seed):
     np.testing.assert_allclose(found, true, atol=1)
 
 
-def test_positions_alone_without_noise():
+@pytest.mark.parametrize("seed", SEED)
+def test_positions_alone_without_noise(seed):
     """Where nothing hides the kink, the step is the right one."""
-    for restitution, seed in product((1.0, 0.9, 0.8), SEEDS):
+    for restitution in (1.0, 0.9, 0.8):
         run, scene, true = ball(restitution, seed, noise=1e-4)
         found = found_steps(Run(run.time[:401], run.position[:401]), scene)
         np.testing.assert_array_equal(found, true[true < 390])
@@ -336,15 +340,18 @@ def found_here(request):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"later": 1000.0},
-        {"later": -3.7},
-        {"shift": 25.0},
-        {"length": 1000.0},
-        {"length": 1e-3},
-        {"time": 1 / 60},
-        {"time": 1000.0},
-    ],
+    shortened(
+        [
+            {"later": 1000.0},
+            {"later": -3.7},
+            {"shift": 25.0},
+            {"length": 1000.0},
+            {"length": 1e-3},
+            {"time": 1 / 60},
+            {"time": 1000.0},
+        ],
+        [{"later": -3.7}, {"length": 1e-3}, {"time": 1 / 60}],
+    ),
     ids=str,
 )
 def test_units_place_and_hour_do_not_matter(change, found_here):
