@@ -95,7 +95,7 @@ def test_a_shifted_floor_is_a_shifted_ball():
 
 @pytest.mark.parametrize(
     ("scene", "potential", "seed"),
-    shortened([(BOX, "shared", 0), (BOX, "joint", 1), (FLOOR, "joint", 2)], [(BOX, "shared", 0)]),
+    shortened([(BOX, "shared", 0), (BOX, "joint", 1), (FLOOR, "joint", 2)], [(BOX, "joint", 1)]),
 )
 def test_energy_is_kept_to_second_order_through_impacts(scene, potential, seed):
     """e = 1 and a random potential: halving the step quarters the greatest error of the energy."""
