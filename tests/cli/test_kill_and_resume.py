@@ -142,7 +142,7 @@ def kill_often(name: str, folder: Path, kills: int, seed: int) -> tuple[int, int
     return hit, twice, finished
 
 
-@pytest.mark.parametrize(("name", "kills"), [("no potential", 1), ("paper, ensemble", 1)])
+@pytest.mark.parametrize(("name", "kills"), [("no potential", 1)])
 @pytest.mark.timeout(600)
 def test_a_killed_fit_continues(name, kills, tmp_path):
     _, twice, finished = kill_often(name, tmp_path, kills, seed=1)

@@ -67,7 +67,7 @@ def test_a_failed_fit_is_written_and_says_why(tmp_path, capsys):
     words = ["fit", str(tmp_path / "ball.csv"), "--learn", "restitution", "--potential", "none", "--json"]
     status = None
     try:
-        main([*words, "--stepper", "constraint_exact", "--out", str(tmp_path / "fit")])
+        main([*words, "--stepper", "constraint_exact", "--horizons", "--out", str(tmp_path / "fit")])
     except SystemExit as error:
         status = error.code
     assert status == 1

@@ -1,5 +1,7 @@
 """Last states, draws from a fit, and the bands they make."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -23,14 +25,15 @@ from carom.training import stack_models as stack_ensemble
 from carom.types import State
 
 SETTINGS = carom.Settings(learn=("restitution", "surfaces"))
+SMALL = replace(SETTINGS, hidden=8, starts=1, horizons=(100,))
 
 
 @pytest.fixture(scope="module")
 def ball():
-    """A ball with two bounces, and a fit of it, by the programs of other fits of 250 steps."""
+    """A ball with two bounces, and a fit of it, by the programs of the small fits in `test_stages`."""
     system = BouncingBall(restitution=0.8)
     recording = carom.simulate(system, steps=250, step_size=0.02, noise=0.05, seed=101)
-    return system, recording, carom.fit(recording, settings=SETTINGS)
+    return system, recording, carom.fit(recording, settings=SMALL)
 
 
 def free_fall(recording, gravity: float) -> Mechanism:

@@ -33,7 +33,9 @@ def drops(scatter: float, seed: int, count: int = 12) -> Recording:
 
 def fitted(recording: Recording, *more: str) -> tuple[carom.estimation.Fit, dict]:
     learn = ("restitution", "surfaces", "gravity", *more)
-    fit = carom.fit(recording, settings=carom.Settings(learn=learn, potential="none"))
+    # By one scheme and in one stage: fewer programs to compile.
+    settings = carom.Settings(learn=learn, potential="none", stepper="constraint_exact", horizons=())
+    fit = carom.fit(recording, settings=settings)
     return fit, {parameter.name: parameter for parameter in fit.parameters}
 
 

@@ -14,6 +14,8 @@ from carom.types import State
 from tests.campaign import shortened
 
 RESTITUTION = ("restitution", "surfaces")
+SMALL = Settings(learn=RESTITUTION, hidden=8, starts=1, horizons=(100,))
+"""A small network from one start, in two stages: few programs to compile, which several tests share."""
 
 
 def ball(seed: int, *, restitution: float = 0.8, steps: int = 250, noise: float = 0.1) -> Recording:
@@ -96,7 +98,7 @@ def test_missing_samples_are_left_out():
     position = np.where(generator.random(run.position.shape) < 0.2, np.nan, run.position)
     velocity = np.where(generator.random(run.position.shape) < 0.3, np.nan, run.velocity)
     holey = replace(ball(5), runs=(replace(run, position=position, velocity=velocity),))
-    assert_within(carom.fit(holey, learn=RESTITUTION).parameters[0], 0.8)
+    assert_within(carom.fit(holey, settings=SMALL).parameters[0], 0.8)
 
 
 def uneven(seed: int, *, jitter: float = 0.4, steps: int = 250, noise: float = 0.1) -> Recording:
@@ -111,7 +113,7 @@ def uneven(seed: int, *, jitter: float = 0.4, steps: int = 250, noise: float = 0
 
 
 def test_steps_may_vary():
-    fit = carom.fit(uneven(9), learn=RESTITUTION)
+    fit = carom.fit(uneven(9), settings=SMALL)
     for parameter, truth in zip(fit.parameters, (0.8, 0.0), strict=True):
         assert_within(parameter, truth)
     assert fit.model.stepper.name == "constraint_exact"
@@ -128,7 +130,7 @@ def test_touch_perfect_or_not(touch):
     recording = ball(6)
     if touch == "imperfect":
         recording = disturb_touch(recording, missed=0.1, false=0.01, shift=1, seed=6)
-    fit = carom.fit(recording, learn=RESTITUTION, touch=touch)
+    fit = carom.fit(recording, settings=replace(SMALL, touch=touch))
     assert_within(fit.parameters[0], 0.8)
     rates = fit.parameters[2:]
     assert len(rates) == (3 if touch == "imperfect" else 0)
@@ -192,7 +194,7 @@ def test_the_cd_lagrange_step_finds_its_impacts_from_positions_alone():
 def test_damping_of_a_pendulum():
     system = carom.systems.Pendulum(damping=0.8)
     recording = carom.simulate(system, steps=99, step_size=0.04, noise=0.05, seed=100)
-    fit = carom.fit(recording, learn=("damping",))
+    fit = carom.fit(recording, settings=replace(SMALL, learn=("damping",), horizons=()))
     damping = next(parameter for parameter in fit.parameters if parameter.name.startswith("damping"))
     assert_within(damping, 0.8)
 

@@ -2,6 +2,7 @@
 knows."""
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -20,6 +21,8 @@ from tests.extension.spring_system import SpringBead
 HERE = Path(__file__).parent
 FLOOR = carom.Scene(bodies=1, dimension=1, candidates=(carom.Wall(0, (1.0,)),), restitution=0.8)
 DRAG = 0.08
+QUICK = carom.Settings(stepper="constraint_exact", horizons=())
+"""Fits by one scheme and in one stage: fewer programs to compile."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def recording(falling):
 
 @pytest.fixture(scope="module")
 def fit(recording):
-    settings = carom.Settings(learn=("air-drag", "restitution", "surfaces", "gravity"), potential="none")
+    settings = replace(QUICK, learn=("air-drag", "restitution", "surfaces", "gravity"), potential="none")
     return carom.fit(recording, settings=settings)
 
 
@@ -95,7 +98,7 @@ def test_a_contact_law_of_ones_own_is_learned():
     run = carom.data.Run(
         0.03 * np.arange(100), np.asarray(motion.position) + noise[0], np.asarray(motion.velocity) + noise[1]
     )
-    settings = carom.Settings(learn=("soft-restitution", "surfaces", "gravity"), potential="none")
+    settings = replace(QUICK, learn=("soft-restitution", "surfaces", "gravity"), potential="none")
     fit = carom.fit(carom.Recording((run,), 0.03, FLOOR), settings=settings)
     law = next(parameter for parameter in fit.parameters if parameter.key == "soft-restitution")
     assert abs(law.value - 20) < 4 * law.standard_error
@@ -105,7 +108,7 @@ def test_a_contact_law_of_ones_own_is_learned():
 def test_a_system_of_ones_own_is_recorded_and_fitted():
     bead = SpringBead()
     recording = carom.simulate(bead, steps=99, step_size=0.03, noise=0.005, seed=0)
-    fit = carom.fit(recording, learn=["restitution"])
+    fit = carom.fit(recording, settings=replace(QUICK, learn=("restitution",), hidden=8, starts=1))
     values = [parameter for parameter in fit.parameters if parameter.key == "restitution"]
     assert all(abs(value.value - bead.restitution) < 4 * value.standard_error for value in values)
 

@@ -4,11 +4,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from carom.models import batched_rollout, rollout
 from carom.networks import PotentialNetwork, perceptron
 from carom.types import State
+from tests.campaign import shortened
 from tests.models.conftest import KINDS
+
+in_the_plane = pytest.mark.parametrize("scene", shortened(["ball", "plane"], ["ball"]), indirect=True)
+"""Bodies of unlike mass with walls and a pair: a ball on a line has nothing that these have not."""
 
 
 def _random_model(kind, scene):
@@ -52,6 +57,7 @@ def _directional_check(function, parameters, *, tolerance):
     return gradient
 
 
+@in_the_plane
 def test_ten_step_rollout_and_contact_logits(kind, scene):
     """With respect to the weights and the start state."""
     model = _random_model(kind, scene)
@@ -69,6 +75,7 @@ def test_ten_step_rollout_and_contact_logits(kind, scene):
     _directional_check(loss, (parameters, first), tolerance=1e-6)
 
 
+@in_the_plane
 def test_batched_rollout_equals_plain_rollout_with_its_gradient(kind, scene):
     """All windows in unrolled steps give the same as a scan over each window."""
     model = _random_model(kind, scene)

@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 
 from carom.storage import program_cache
+from carom.storage.compilation_cache import cache_folder, configure
 from carom.storage.program_cache import CachedFunction
 
 
 @pytest.fixture
 def folder(tmp_path):
     """An empty compilation cache, and the one from before afterwards."""
-    before = jax.config.values["jax_compilation_cache_dir"]
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    before = cache_folder()
+    # Not by JAX's setting alone: it opens its cache once, and would keep this one for all later tests.
+    configure(cache=tmp_path)
     program_cache.clear()
     yield tmp_path
-    jax.config.update("jax_compilation_cache_dir", before)
+    configure(cache=before or False)
     program_cache.clear()
 
 
@@ -126,15 +128,15 @@ def test_failures_are_raised_and_not_cached(folder):
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path):
-    before = jax.config.values["jax_compilation_cache_dir"]
+    before = cache_folder()
     (tmp_path / "file").write_text("no folder")
     program_cache.clear()
     try:
-        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "file"))
+        configure(cache=tmp_path / "file")
         with jax.enable_x64(True):
             found = Counted().kept()(*arguments(4))
     finally:
-        jax.config.update("jax_compilation_cache_dir", before)
+        configure(cache=before or False)
         program_cache.clear()
     np.testing.assert_allclose(found["solved"], expected(4), rtol=1e-12)
 

@@ -6,6 +6,7 @@ import pytest
 from benchmarks.engines import engine_trajectory
 from carom.errors import InputError
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum
+from tests.campaign import shortened
 from tests.systems.closed_forms import start_state
 
 ENGINES = ["pymunk", "mujoco"]
@@ -58,7 +59,7 @@ def test_mujoco_ball_is_our_scheme_but_for_its_impedance(restitution):
     np.testing.assert_array_equal(ours.contact, theirs.contact)
 
 
-@pytest.mark.parametrize("restitution", [1.0, 0.7])
+@pytest.mark.parametrize("restitution", shortened([1.0, 0.7], [1.0]))
 def test_ball_approaches_exact_physics_with_the_substep(engine, restitution):
     """Root mean square error of position over 10 s at 1, 10 and 20 substeps of h = 0.02.
 

@@ -11,10 +11,12 @@ from carom.estimation.detection import impacts
 from carom.estimation.detection.touch_sensor import PERFECT, TouchSensor
 from carom.mechanics import Pair, Scene, Wall
 from carom.systems import BouncingBall, NewtonsCradle, Pendulum
+from tests.campaign import shortened
 
 H = 0.02
 SENSOR = TouchSensor(missed=0.1, false=0.01, delay=1)
 SEEDS = range(100, 103)
+SEED = shortened(SEEDS, SEEDS[1:])
 # As long as bounces of a ball dropped from 10 m are clearly apart and clearly above the noise of 0.2.
 STEPS = {1.0: 500, 0.9: 460, 0.8: 470, 0.6: 250, 0.5: 190}
 
@@ -46,7 +48,7 @@ def found_steps(run, scene, contact=0, *, sensor=None, **options):
 
 
 @pytest.mark.parametrize("restitution", STEPS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEED)
 def test_ball(restitution, seed):
     run, scene, true = ball(restitution, seed)
     found = find_impacts(run, scene, sensor=None)
@@ -61,7 +63,7 @@ def test_ball(restitution, seed):
 
 
 @pytest.mark.parametrize("masses_known", [True, False])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEED)
 def test_cradle(seed, masses_known):
     recording = simulate(NewtonsCradle(), steps=540, step_size=0.01, noise=0.02, seed=seed)
     run = recording.runs[0]
@@ -121,7 +123,7 @@ def discs(random, turn):
 
 
 @pytest.mark.parametrize("build", [oblique_wall, discs])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", shortened(range(5), range(2, 5)))
 def test_in_the_plane(build, seed):
     """Walls at a slope and discs of unlike mass, turned by any angle."""
     for angle in (0.0, 1.0):
@@ -143,7 +145,10 @@ def test_no_impacts_in_a_pendulum(noise):
 
 
 @pytest.mark.parametrize(
-    ("position_noise", "velocity_noise"), [(0.1, 0.1), (0.02, 0.2), (0.2, 0.01), (0.001, 0.2), (0.001, 1.0)]
+    ("position_noise", "velocity_noise"),
+    shortened(
+        [(0.1, 0.1), (0.02, 0.2), (0.2, 0.01), (0.001, 0.2), (0.001, 1.0)], [(0.02, 0.2), (0.001, 0.2)]
+    ),
 )
 def test_no_impacts_whatever_the_noises(position_noise, velocity_noise):
     """Positions and velocities of unlike quality: neither false alarms nor a wrong estimate of the noise."""
@@ -164,7 +169,7 @@ def test_no_impacts_whatever_the_noises(position_noise, velocity_noise):
 
 
 @pytest.mark.parametrize(("restitution", "noise"), [(1.0, 0.1), (1.0, 0.02), (0.9, 0.05), (0.9, 0.02)])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEED)
 def test_positions_alone(restitution, noise, seed):
     """Without velocities an impact is found within a step of where it is."""
     run, scene, true = ball(restitution, seed, noise=noise)
@@ -174,16 +179,17 @@ def test_positions_alone(restitution, noise, seed):
     np.testing.assert_allclose(found, true, atol=1)
 
 
-def test_positions_alone_without_noise():
+@pytest.mark.parametrize("seed", SEED)
+def test_positions_alone_without_noise(seed):
     """Where nothing hides the kink, the step is the right one."""
-    for restitution, seed in product((1.0, 0.9, 0.8), SEEDS):
+    for restitution in (1.0, 0.9, 0.8):
         run, scene, true = ball(restitution, seed, noise=1e-4)
         found = found_steps(Run(run.time[:401], run.position[:401]), scene)
         np.testing.assert_array_equal(found, true[true < 390])
 
 
 @pytest.mark.parametrize("restitution", [0.9, 0.8])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEED)
 def test_missing_samples(restitution, seed):
     """One in ten is missing: exact where the samples beside an impact are there, near where they are not."""
     run, scene, true = ball(restitution, seed)
@@ -205,7 +211,7 @@ def test_missing_samples(restitution, seed):
 
 @pytest.mark.parametrize("jitter", [0.2, 0.45])
 @pytest.mark.parametrize("restitution", [1.0, 0.8])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEED)
 def test_steps_that_vary(restitution, jitter, seed):
     """Samples up to nearly half a step early or late: neighbouring steps are up to 19 times as long."""
     random, system = np.random.default_rng(seed), BouncingBall(restitution=restitution)
@@ -284,7 +290,7 @@ def imperfect(touch, random, *, missed=0.1, false=0.01, delay=1):
 
 
 @pytest.mark.parametrize("restitution", [1.0, 0.8, 0.6])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEED)
 def test_an_imperfect_sensor_does_not_mislead(restitution, seed):
     run, scene, true = ball(restitution, seed)
     reading = imperfect(run.touch[:, 0], np.random.default_rng(seed))
@@ -334,15 +340,18 @@ def found_here(request):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"later": 1000.0},
-        {"later": -3.7},
-        {"shift": 25.0},
-        {"length": 1000.0},
-        {"length": 1e-3},
-        {"time": 1 / 60},
-        {"time": 1000.0},
-    ],
+    shortened(
+        [
+            {"later": 1000.0},
+            {"later": -3.7},
+            {"shift": 25.0},
+            {"length": 1000.0},
+            {"length": 1e-3},
+            {"time": 1 / 60},
+            {"time": 1000.0},
+        ],
+        [{"later": -3.7}, {"length": 1e-3}, {"time": 1 / 60}],
+    ),
     ids=str,
 )
 def test_units_place_and_hour_do_not_matter(change, found_here):
