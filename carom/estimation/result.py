@@ -155,8 +155,12 @@ def describe(
     unprescribed: Outcome,
     *,
     history: tuple[float, ...],
+    whole: bool = True,
 ) -> Fit:
-    """The fit of one recording, from its estimates with prescribed impacts and with contacts by the gap."""
+    """The fit of one recording, from its estimates with prescribed impacts and with contacts by the gap.
+
+    Unless the segments are `whole`, the model explains no longer ones.
+    """
     recording, free = problem.recording, problem.free
     agrees = bool(
         unprescribed.log_likelihood > prescribed.log_likelihood - WORSE_BY_GAP * recording.samples
@@ -183,8 +187,17 @@ def describe(
         values = free.values_of(model)
     counts = count_samples(recording, problem.impacts, problem.prescriptions)
     diagnostics = _diagnostics(problem, motions, noise, counts, by_gap=agrees)
+    if not whole:
+        seconds = partition.length * recording.step_size
+        limit = (
+            f"The model explains {partition.length} samples ({seconds:.3g} s) at a time, not longer motions: "
+            "something acts that it does not have, such as hands, drag or a table that is not level. "
+            "Parameters are those of short motions; do not trust longer forecasts."
+        )
+        diagnostics = diagnostics._replace(messages=(limit, *diagnostics.messages))
     covariance = np.asarray(best.covariance)
-    if len(partition.run) == len(recording.runs) >= ENOUGH_RUNS:
+    independent = len(recording.runs) if whole else len(partition.run)
+    if len(partition.run) == independent >= ENOUGH_RUNS:
         # Runs are independent, whatever correlates the residuals within each.
         covariance = _wider(covariance, np.asarray(best.scatter))
     else:

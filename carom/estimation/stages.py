@@ -34,7 +34,7 @@ from carom.estimation.screening import poor_segments, retained, without_segments
 from carom.estimation.settings import AUTO, Settings
 from carom.estimation.solver.iteration import Estimate, Outcome
 from carom.estimation.solver.normal_equations import Parameters
-from carom.estimation.solver.segments import Partition, impacts_of, partition, subset
+from carom.estimation.solver.segments import Partition, around_impacts, impacts_of, partition, subset
 from carom.estimation.terms import choose_terms
 from carom.estimation.uncertainty.calibration import calibrated
 from carom.mechanics import Scene
@@ -51,6 +51,8 @@ STEP_REASSIGNMENTS, SHORT_REASSIGNMENTS = 4, 8
 COPIES, MAX_MEMORY = 16, 0.5
 """Peak memory of a fit in multiples of the local Jacobian blocks of all segments (5 were measured with a
 million samples), and the fraction of the device memory that it may use."""
+GROWN = 3.0
+"""Growth of the noise from one stage to the next from which on longer segments are not explained."""
 LONG, PART = 512, 128
 """Number of short segments above which a recording is long, and of those on which random starts of a long
 recording are compared."""
@@ -205,7 +207,19 @@ def _fit_by(
             outcome = outcome._replace(estimate=estimate)
         fine, coarse = partitions[stage : stage + 2]
         longer = coarsened(outcome.estimate, problems, fine, coarse)
-        outcome = rounds.run(longer, problems, coarse, tighten=coarse is partitions[-1])
+        grown = rounds.run(longer, problems, coarse, tighten=coarse is partitions[-1])
+        if exact and not problems[0].short and not problems[0].free.layout.weights:
+            fails = np.any(grown.estimate.noise[:, 0] > GROWN * np.asarray(outcome.estimate.noise)[:, 0])
+            if fails and len(problems) > 1:  # others may fit
+                return _each(stepper, recordings, scene, settings, starts, seeds, done)
+            if fails:
+                partitions = [around_impacts(problems[0].impacts, fine.length)]
+                local = problems[0].first_states(partitions[0])[None]
+                outcome = rounds.run(
+                    with_local(outcome.estimate, local), problems, partitions[0], tighten=True
+                )
+                break
+        outcome = grown
     unprescribed = outcome
     if exact and not problems[0].short:
         unprescribed = rounds.run(outcome.estimate, problems, partitions[-1], by_gap=True)
@@ -216,6 +230,7 @@ def _fit_by(
             pick(outcome, index),
             pick(unprescribed, index),
             history=tuple(float(values[index]) for values in rounds.history),
+            whole=len(partitions) == len(horizons) or len(horizons) == 1,
         )
         for index, problem in enumerate(problems)
     ]

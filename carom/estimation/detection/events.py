@@ -42,6 +42,8 @@ EVIDENT = 3.0
 """Least log-odds of an impact."""
 BREAK = 20.0
 """Log-odds from which on a jump of unknown cause breaks the motion; weaker ones are no more than misfit."""
+WEAK = 0.05
+"""Velocity jump, relative to the root-mean-square speed, up to which it is misfit however evident."""
 LONGER = 3
 """Greatest duration of a contact, in multiples of the mask."""
 AT_ONCE = 3
@@ -272,10 +274,16 @@ def assign_contacts(
         bodies = {b for j in contacts for b in scene.geometry.joined[j]}
         result.append(Assignment(contacts, log + PRIOR, kinematics.gap, kinematics.before, kinematics.after))
         remaining -= bodies
-    unknown = [event.motions[body] for body in remaining]
-    if any(motion.log_likelihood.max() - motion.smooth > BREAK for motion in unknown):
+    if any(_breaks(event.motions[body], motion) for body in remaining):
         result.append(Assignment((), np.zeros(len(event.instants)), *[kinematics.gap] * 3))
     return result
+
+
+def _breaks(local: LocalMotion, motion: Motion) -> bool:
+    """Whether a jump of unknown cause ends the motion before it."""
+    best = int(np.argmax(local.log_likelihood))
+    change = float(np.linalg.norm(local.after[best] - local.before[best]))
+    return local.log_likelihood[best] - local.smooth > BREAK and change > WEAK * motion.speed
 
 
 def _explained(

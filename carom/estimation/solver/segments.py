@@ -102,6 +102,27 @@ def partition(impacts: Sequence[Impacts], length: int | None) -> Partition:
     return Partition(runs, samples, sizes, length)
 
 
+def around_impacts(impacts: Sequence[Impacts], length: int) -> Partition:
+    """Divide the pieces of all runs into segments of at most `length` samples, with impacts in their middle."""
+    rows: list[tuple[int, int, int]] = []
+
+    def fill(run: int, start: int, end: int) -> None:
+        rows.extend((run, sample, min(length, end - sample)) for sample in range(start, end, length))
+
+    for run, found in enumerate(impacts):
+        for begin, end in found.pieces:
+            at = begin
+            for after in np.flatnonzero(found.chosen[begin : end - 1].any(axis=1)) + begin + 1:
+                low, high = max(at, int(after) - length // 2), min(end, int(after) + length - length // 2)
+                if after > at:  # or it is in the segment of the impact before
+                    fill(run, at, low)
+                    rows.append((run, low, high - low))
+                    at = high
+            fill(run, at, end)
+    runs, samples, sizes = np.array(rows).T
+    return Partition(runs, samples, sizes, length)
+
+
 def padded_size(size: int) -> int:
     """The size to which an axis is padded, so that recordings of similar size share compiled programs.
 
