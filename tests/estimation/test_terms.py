@@ -123,3 +123,19 @@ def test_a_camera_that_stands_askew_is_seen():
     assert abs(slope.value - -np.tan(np.radians(1.0))) < 4 * slope.standard_error < 0.004
     # The stated height is right in the middle, about which the pictures are turned.
     assert abs(surface.value - 0.02) < 0.005 + 4 * surface.standard_error
+
+
+def test_contacts_that_last_are_told_from_scatter_of_the_surface():
+    """Contacts of 4 ms, half a frame, in positions with noise; and none where impacts are instantaneous."""
+    lasting = drops(Laboratory(BouncingBall(restitution=0.8), contact_time=0.004))
+    chosen = choose_terms(lasting, AUTO)
+    assert "duration" in chosen.learn
+    found = {one.key: one for one in carom.fit(lasting, settings=replace(chosen, **QUICK)).parameters}
+    duration, surface = found["duration"], found["surfaces"]
+    assert abs(duration.value - 0.004) < 3 * duration.standard_error
+    assert duration.standard_error < 2e-4
+    assert abs(surface.value) < 3 * surface.standard_error
+    assert (
+        "duration"
+        not in choose_terms(drops(Laboratory(BouncingBall(restitution=0.8), scatter=0.03)), AUTO).learn
+    )

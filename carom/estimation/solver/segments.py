@@ -103,7 +103,7 @@ def partition(impacts: Sequence[Impacts], length: int | None) -> Partition:
 
 
 def around_impacts(impacts: Sequence[Impacts], length: int) -> Partition:
-    """Divide the pieces of all runs into segments of at most `length` samples, with impacts in their middle."""
+    """Segments of at most `length` samples of the pieces of all runs, with impacts in their middle."""
     rows: list[tuple[int, int, int]] = []
 
     def fill(run: int, start: int, end: int) -> None:
