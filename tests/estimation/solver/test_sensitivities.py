@@ -14,7 +14,7 @@ import carom
 from carom.contact_laws import ImpactDeviations
 from carom.estimation.parameters.free import FreeParameters, with_leaves
 from carom.estimation.solver.sensitivities import segment_motion
-from carom.forces import LinearDamping
+from carom.forces import LinearDamping, UniformGravity
 from carom.integrators import BY_GAP, AbstractStepper
 from carom.mechanics import at, part_named
 from carom.models import Mechanism
@@ -109,3 +109,47 @@ def test_the_segment_has_impacts():
         leaves = tuple(jnp.asarray(leaf) for leaf in at(*layout.paths)(model))
         states, _ = segment_motion(layout, model, leaves, start, *steps)
         assert (np.diff(np.sign(states.velocity[:, 0, 0])) > 0).sum() >= 2
+
+
+def test_impacts_found_by_the_gap_are_those_of_the_whole_step():
+    with jax.enable_x64(True):
+        system = carom.systems.Billiards(radii=(0.1,), restitution=0.8, friction=0.2)
+        recording = carom.simulate(system, steps=80, step_size=0.05, seed=1)
+        model = replace(
+            Mechanism.for_recording(recording, potential="none", forces=[LinearDamping(np.full(1, 0.1))]),
+            deviations=ImpactDeviations(0.02 * np.arange(4.0), 0.01 * np.arange(4.0), 0.1 * np.ones((4, 2))),
+        )
+        layout = FreeParameters.of(model, ("surfaces", "restitution", "friction", "damping")).layout
+        start = State(jnp.asarray(recording.runs[0].position[0]), jnp.array([[1.3, 0.9]]))
+        modes = jnp.full((80, len(model.geometry)), BY_GAP)
+        impact = jnp.arange(80)[:, None] // 20 * jnp.ones_like(modes)
+        leaves = tuple(jnp.asarray(leaf) for leaf in at(*layout.paths)(model))
+        point, unravel = ravel_pytree((leaves, start))
+        steps = jnp.full((80,), 0.05), modes, impact
+
+        def motion(point, by_gap):
+            most = 1 if by_gap else None
+            states, _ = segment_motion(layout, model, *unravel(point), *steps, most=most, by_gap=by_gap)
+            return jnp.stack([states.position, states.velocity])
+
+        value, expected = motion(point, True), motion(point, False)
+        assert (np.diff(np.sign(expected[1, :, 0]), axis=0) != 0).sum() >= 3
+        np.testing.assert_allclose(value, expected, atol=1e-11)
+        derivative, expected = (jax.jacfwd(motion)(point, by_gap) for by_gap in (True, False))
+        np.testing.assert_allclose(derivative, expected, atol=1e-8 * np.abs(expected).max())
+
+
+def test_a_ball_that_comes_to_rest_makes_no_impacts_by_the_gap():
+    with jax.enable_x64(True):
+        recording = carom.simulate(carom.systems.BouncingBall(), steps=9, step_size=0.02, seed=1)
+        model = Mechanism.for_recording(
+            recording, potential="none", forces=[UniformGravity(np.array([-9.8]))]
+        )
+        layout = FreeParameters.of(model, ("gravity",)).layout
+        start = State(jnp.array([[0.01]]), jnp.array([[0.0]]))
+        steps = jnp.full((100,), 0.02), jnp.full((100, 1), BY_GAP), jnp.zeros((100, 1), int)
+        plastic = eqx.tree_at(lambda m: m.restitution.value, model, np.zeros(1))
+        leaves = tuple(jnp.asarray(leaf) for leaf in at(*layout.paths)(plastic))
+        states, _ = segment_motion(layout, plastic, leaves, start, *steps, most=1, by_gap=True)
+        # It falls for two steps.
+        np.testing.assert_array_equal(np.isfinite(states.position[:, 0, 0]), np.arange(101) <= 2)
