@@ -104,9 +104,10 @@ def fit_recordings(
 ) -> list[Fit]:
     """Fit several recordings of one shape as a batch; each result is the same as from a fit of its own."""
     settings = settings or Settings()
-    if progress is not None:  # the first round may take a while
-        progress(0.0)
+    require_scene(recordings, settings)
+    report = progress or (lambda share: None)
     if AUTO in settings.learn:
+        report(0.0)
         settings = choose_terms(recordings[0], settings)
     if settings.potential == "none":  # without weights all starts are the same
         settings = replace(settings, starts=1)
@@ -120,6 +121,7 @@ def fit_recordings(
         raise InputError(
             'The contacts of the CD-Lagrange step are instantaneous; use stepper="auto" for duration.'
         )
+    report(0.0)  # the first round may take a while
     done = Progress(checkpoints, recordings, settings, template, starts, tuple(seeds), report=progress)
     first = "constraint_exact" if settings.stepper == "auto" else settings.stepper
     with jax.enable_x64(True):

@@ -283,7 +283,7 @@ def _breaks(local: LocalMotion, motion: Motion) -> bool:
     """Whether a jump of unknown cause ends the motion before it."""
     best = int(np.argmax(local.log_likelihood))
     change = float(np.linalg.norm(local.after[best] - local.before[best]))
-    return local.log_likelihood[best] - local.smooth > BREAK and change > WEAK * motion.speed
+    return bool(local.log_likelihood[best] - local.smooth > BREAK and change > WEAK * motion.speed)
 
 
 def _explained(
