@@ -51,6 +51,8 @@ STEP_REASSIGNMENTS, SHORT_REASSIGNMENTS = 4, 8
 COPIES, MAX_MEMORY = 16, 0.5
 """Peak memory of a fit in multiples of the local Jacobian blocks of all segments (5 were measured with a
 million samples), and the fraction of the device memory that it may use."""
+SIDES = 20
+"""Samples of a segment, on both sides of the mask of an impact, from which on it tells the motion there."""
 GROWN = 3.0
 """Growth of the noise from one stage to the next from which on longer segments are not explained."""
 LONG, PART = 512, 128
@@ -210,7 +212,9 @@ def _fit_by(
         fine, coarse = partitions[stage : stage + 2]
         longer = coarsened(outcome.estimate, problems, fine, coarse)
         grown = rounds.run(longer, problems, coarse, tighten=coarse is partitions[-1])
-        if exact and not problems[0].short and not problems[0].free.layout.weights:
+        # Shorter segments than that tell no impact from its mask.
+        told = fine.length >= SIDES + 2 * max(found.mask for found in problems[0].impacts)
+        if exact and told and not problems[0].short and not problems[0].free.layout.weights:
             fails = np.any(grown.estimate.noise[:, 0] > GROWN * np.asarray(outcome.estimate.noise)[:, 0])
             if fails and len(problems) > 1:  # others may fit
                 return _each(stepper, recordings, scene, settings, starts, seeds, done)

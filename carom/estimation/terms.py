@@ -55,9 +55,10 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
         model = fit_textbook(recording)
     except (InputError, np.linalg.LinAlgError):  # too little moves freely: the potential remains
         return _with(settings, named, ["restitution", "surfaces"], recording)
-    potential = settings.potential != "shared" or _curved(model, recording)
+    named_potential = settings.potential != "shared"
+    curved = settings.potential != "none" if named_potential else _curved(model, recording)
     # A law regressed on parabolas that do not fit means nothing: the simplest one, then.
-    terms = [RESTITUTION["constant" if potential or not _by_speed(model) else model.variant.law]]
+    terms = [RESTITUTION["constant" if curved or not _by_speed(model) else model.variant.law]]
     if len(model.hits.run) >= SCATTERED:
         terms.append(PER_IMPACT)
     if _rough(model):
@@ -73,7 +74,7 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
         terms += ["duration"] * lasting + ["surfaces"]
     if settings.share == "each" and _alike(model):
         settings = replace(settings, share="kind")
-    if potential:
+    if named_potential or curved:
         return _with(settings, named, terms, recording)
     terms += ["gravity"] * bool(np.any(model.acceleration)) + ["drag"] * model.variant.drag
     return replace(_with(settings, named, terms, recording), potential="none")
