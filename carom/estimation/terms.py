@@ -17,8 +17,9 @@ from carom.estimation.parameters.free import PER_IMPACT
 from carom.estimation.settings import AUTO, Settings
 from carom.mechanics import Pair, Wall
 from carom.textbook import Contacts, TextbookModel, fit_textbook
+from carom.textbook.model import Law, speed_term
 
-RESTITUTION = {
+RESTITUTION: dict[Law, str] = {
     "constant": "restitution",
     "linear": "restitution-linear",
     "logarithmic": "restitution-speed",
@@ -28,8 +29,6 @@ CURVED, NOTABLE = 1.2, 0.005
 the noise and by this fraction of the range of motion."""
 SIGNIFICANT = 3.0
 """Tangential velocity changes, and surfaces that differ from run to run, in standard errors."""
-LIKELY = 2.0
-"""The same for restitution that depends on speed, which predicts runs left out better besides."""
 ENOUGH = 4
 """Runs with impacts from which on it can be told whether surfaces differ."""
 SCATTERED = 8
@@ -58,7 +57,7 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
     named_potential = settings.potential != "shared"
     curved = settings.potential != "none" if named_potential else _curved(model, recording)
     # A law regressed on parabolas that do not fit means nothing: the simplest one, then.
-    terms = [RESTITUTION["constant" if curved or not _by_speed(model) else model.variant.law]]
+    terms = ["restitution" if curved else _law(model)]
     if len(model.hits.run) >= SCATTERED:
         terms.append(PER_IMPACT)
     if _rough(model):
@@ -104,20 +103,39 @@ def _curved(model: TextbookModel, recording: Recording) -> bool:
     return bool(model.noise > CURVED * noise and model.noise > NOTABLE * extent)
 
 
-def _by_speed(model: TextbookModel) -> bool:
-    """Whether restitution depends on the closing speed, beyond its error."""
-    slopes = [one for name, one in model.parameters.items() if name.endswith("by speed")]
-    return any(abs(one.value) > LIKELY * one.error for one in slopes)
+def _law(model: TextbookModel) -> str:
+    """The law by which ratios of the speeds after and before impacts that are left out are predicted best.
+
+    Ratios scatter alike at all speeds, where errors of forecasts are those of the fastest impacts.
+    """
+    kinds, costs = Contacts(model.scene).kind[model.hits.contact], dict.fromkeys(RESTITUTION, 0.0)
+    for kind in np.unique(kinds):
+        own = kinds == kind
+        speed, ratio = model.hits.closing[own], (model.hits.leaving / model.hits.closing)[own]
+        if len(ratio) < SCATTERED:
+            continue
+        off = np.abs(ratio - np.median(ratio))
+        usual = off <= 5 * 1.4826 * np.median(off) + 1e-12
+        speed, ratio = speed[usual], ratio[usual]
+        for law in RESTITUTION:
+            terms = 1 if law == "constant" else 2
+            design = np.stack([np.ones_like(speed), speed_term(speed, law)], axis=1)[:, :terms]
+            hat = design @ np.linalg.pinv(design)
+            left = (ratio - hat @ ratio) / (1 - np.diagonal(hat))  # each by all others
+            costs[law] += len(ratio) * np.log(max(float(np.mean(left**2)), 1e-300))
+    return RESTITUTION[min(costs, key=lambda law: costs[law])]
 
 
 def _rough(model: TextbookModel) -> bool:
-    """Whether impacts change tangential velocities."""
-    for name, one in model.parameters.items():
-        still = 0.0 if name.startswith("friction") else 1.0
-        tangential = name.startswith(("friction", "tangential"))
-        if tangential and abs(one.value - still) > SIGNIFICANT * max(one.error, 1e-300):
-            return True
-    return False
+    """Whether impacts change tangential velocities, in the median over impacts."""
+    before, after = model.hits.slip
+    square = np.sum(before**2, axis=1)
+    ratio = np.sum(before * after, axis=1)[square > 0] / square[square > 0]
+    if len(ratio) < ENOUGH:
+        return False
+    middle = float(np.median(ratio))
+    error = 1.2533 * 1.4826 * float(np.median(np.abs(ratio - middle))) / np.sqrt(len(ratio))
+    return abs(middle - 1) > max(SIGNIFICANT * error, LEAST_DIFFERENCE)
 
 
 def _places(model: TextbookModel) -> tuple[bool, float, float]:

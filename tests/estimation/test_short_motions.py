@@ -16,8 +16,3 @@ def test_motions_that_air_slows_are_fitted_piece_by_piece():
     assert abs(restitution.value - 0.8) < 0.03
     assert fit.diagnostics.messages[0].startswith("The model explains")
     assert not fit.failed
-
-
-def test_motions_that_the_model_explains_are_fitted_whole():
-    fit = carom.fit(drops(Laboratory(BouncingBall(restitution=0.8))), settings=SETTINGS)
-    assert not any(message.startswith("The model explains") for message in fit.diagnostics.messages)

@@ -76,15 +76,15 @@ def test_prescribed_impacts_are_those_by_the_gap(law, float64):
     laws = {} if law is None else {"restitution": law}
     model, state = floor(LASTING, **laws), double(START)
     by_gap, contacts = [state], []
+    step = jax.jit(lambda state: model.advance(state))
     for _ in range(12):
-        after, contact = model.advance(by_gap[-1])
+        after, contact = step(by_gap[-1])
         by_gap.append(after)
         contacts.append(bool(contact[0] > 0))
     assert sum(contacts) == 1
-    prescribed = state
+    prescribed, move = state, jax.jit(lambda state, modes: model.move(state, STEP, modes, most=1)[0])
     for happens in contacts:
-        modes = jnp.full(1, PRESCRIBED if happens else -PRESCRIBED)
-        prescribed = model.move(prescribed, STEP, modes, most=1)[0]
+        prescribed = move(prescribed, jnp.full(1, PRESCRIBED if happens else -PRESCRIBED))
     np.testing.assert_allclose(prescribed.position, by_gap[-1].position, atol=1e-12)
     np.testing.assert_allclose(prescribed.velocity, by_gap[-1].velocity, atol=1e-12)
 
@@ -113,14 +113,13 @@ def test_derivatives_by_duration_and_restitution(float64):
         model, now = floor(0.0), state
         model = replace(model, duration=ContactDuration(values[:1]))
         model = replace(model, restitution=LinearRestitution(values[1:3][None]))
-        for _ in range(10):
-            now, _ = model.advance(now)
+        now, _ = jax.lax.scan(lambda now, _: (model.advance(now)[0], None), now, length=10)
         return jnp.concatenate([now.position.ravel(), now.velocity.ravel()])
 
-    values, width = jnp.array([LASTING, 0.8, -0.05]), 1e-6
-    derivative = jax.jacfwd(end)(values)
+    values, width, moved = jnp.array([LASTING, 0.8, -0.05]), 1e-6, jax.jit(end)
+    derivative = jax.jit(jax.jacfwd(end))(values)
     for column, unit in enumerate(np.eye(3)):
-        difference = end(values + width * unit) - end(values - width * unit)
+        difference = moved(values + width * unit) - moved(values - width * unit)
         np.testing.assert_allclose(derivative[:, column], difference / (2 * width), rtol=1e-6, atol=1e-8)
 
 
