@@ -135,7 +135,7 @@ def _rough(model: TextbookModel) -> bool:
         return False
     middle = float(np.median(ratio))
     error = 1.2533 * 1.4826 * float(np.median(np.abs(ratio - middle))) / np.sqrt(len(ratio))
-    return abs(middle - 1) > max(SIGNIFICANT * error, LEAST_DIFFERENCE)
+    return bool(abs(middle - 1) > max(SIGNIFICANT * error, LEAST_DIFFERENCE))
 
 
 def _places(model: TextbookModel) -> tuple[bool, float, float]:
