@@ -127,7 +127,12 @@ def _law(model: TextbookModel) -> str:
 
 
 def _rough(model: TextbookModel) -> bool:
-    """Whether impacts change tangential velocities, in the median over impacts."""
+    """Whether impacts change tangential velocities: by what was regressed, or in the median over impacts."""
+    for name, one in model.parameters.items():
+        still = 0.0 if name.startswith("friction") else 1.0
+        tangential = name.startswith(("friction", "tangential"))
+        if tangential and abs(one.value - still) > SIGNIFICANT * max(one.error, 1e-300):
+            return True
     before, after = model.hits.slip
     square = np.sum(before**2, axis=1)
     ratio = np.sum(before * after, axis=1)[square > 0] / square[square > 0]
