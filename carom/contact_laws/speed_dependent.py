@@ -5,6 +5,7 @@ from typing import Any, ClassVar, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Float
 
 from carom.contact_laws.newton import AbstractRestitution
@@ -53,7 +54,9 @@ class AbstractRestitutionBySpeed(AbstractRestitution):
         # Speeds are kept away from 0, where the logarithm has no value.
         variable = self.variable(jnp.clip(-rate, jnp.maximum(lowest, jnp.finfo(rate.dtype).tiny), highest))
         powers = jnp.stack([variable**power for power in range(self.terms.shape[-1])], axis=1)
-        return jnp.clip(jnp.sum(self.terms * powers, axis=1), 0, 1)
+        value = jnp.sum(self.terms * powers, axis=1)
+        # With the derivative of the polynomial beyond the bounds, or an estimate that strays there stays.
+        return value + lax.stop_gradient(jnp.clip(value, 0, 1) - value)
 
     def starting_from(self: Law, guess: Float[np.ndarray, "contacts"]) -> Law:
         return self.constant(np.asarray(guess, float))

@@ -284,7 +284,7 @@ def _difference(group: pl.DataFrame) -> Difference | None:
 
 
 def _paired(group: pl.DataFrame) -> str:
-    return str(_difference(group) or "diverged")
+    return "one seed" if len(group) < 2 else str(_difference(group) or "diverged")
 
 
 def _below(group: pl.DataFrame) -> str:
