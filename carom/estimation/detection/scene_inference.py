@@ -38,6 +38,8 @@ RESOLVED, VISIBLE = 6, 3.0
 least to be of interest."""
 MASKS = (0, 5, 15, 45)
 """Masks that are tried for contacts of finite duration, in samples either side of an impact."""
+KEPT = 0.5
+"""Least fraction of the impacts that a longer mask keeps."""
 FEWEST, MANY = 2, 6
 """Least number of impacts at a wall where so many impacts have been found: one jump of unknown cause, such as
 a push by a hand, is no wall."""
@@ -146,7 +148,8 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         if least < MASKED * trial * len(runs):
             break
         cost, contacts = _explained(found, trial)
-        if cost < least:
+        # A mask that takes several impacts for one explains few of them.
+        if cost < least and _count(contacts) >= KEPT * _count(chosen):
             least, chosen, mask = cost, contacts, trial
     members = [impact for _, group in chosen for impact in group]
     ratios = [impact.restitution for impact in members]
@@ -158,6 +161,11 @@ def guess_contacts(recording: Recording) -> ContactGuess:
         mask,
         tuple(_doubts(found, chosen)),
     )
+
+
+def _count(contacts: Sequence["_Contact"]) -> int:
+    """Of impacts."""
+    return sum(len(group) for _, group in contacts)
 
 
 class _Found(NamedTuple):
