@@ -131,7 +131,7 @@ def new_fit_directory(folder: Path, *, overwrite: bool) -> Iterator[UnfinishedFi
 def is_finished(folder: Path) -> bool:
     """Whether a directory holds a fit, with nothing left to do for the command that makes it."""
     # With all files ready but some not yet in place, a killed command was about to finish. A model whose
-    # manifest was lost is nothing to overwrite without being asked either.
+    # manifest was lost is nothing to overwrite unless it is told to either.
     there = (folder / MANIFEST).exists() or (folder / MODEL).exists()
     return there and not (folder / UNFINISHED / "complete").exists()
 

@@ -164,7 +164,7 @@ def guess_contacts(recording: Recording) -> ContactGuess:
 
 
 def _count(contacts: Sequence["_Contact"]) -> int:
-    """Of impacts."""
+    """How many impacts these contacts explain."""
     return sum(len(group) for _, group in contacts)
 
 

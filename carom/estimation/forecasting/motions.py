@@ -1,7 +1,7 @@
 """Motions of one kind of model from many starts, by one compiled program whatever their number and length.
 
 Motions are computed a block at a time: a fixed number of them, over a fixed number of steps, by as many
-threads as there are processors. Derivatives are not needed: where they are asked for, starts are varied.
+threads as there are processors. There are no derivatives: finite differences of the starts take their place.
 """
 
 import os
