@@ -9,4 +9,5 @@ from carom.contact_laws.speed_dependent import (
     AbstractRestitutionBySpeed,
     LinearRestitution,
     SpeedDependentRestitution,
+    SplineRestitution,
 )

@@ -1,6 +1,7 @@
 """Newton's restitution law, u⁺ = −e u⁻."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -19,8 +20,10 @@ class AbstractRestitution(AbstractPart):
         """e for these rates."""
 
     @abstractmethod
-    def starting_from(self, guess: Float[np.ndarray, "contacts"]) -> "AbstractRestitution":
-        """The law with numbers near a guess of e, where an estimate may begin."""
+    def starting_from(
+        self, guess: Float[np.ndarray, "contacts"], closing: Sequence[Float[np.ndarray, "_"]]
+    ) -> "AbstractRestitution":
+        """The law where an estimate may begin, from a guess of e and the closing speeds of every contact."""
 
 
 class ConstantRestitution(AbstractRestitution):
@@ -44,5 +47,7 @@ class ConstantRestitution(AbstractRestitution):
     def coefficient(self, rate: PerContact) -> PerContact:
         return jnp.asarray(self.value, rate.dtype)
 
-    def starting_from(self, guess: Float[np.ndarray, "contacts"]) -> "ConstantRestitution":
+    def starting_from(
+        self, guess: Float[np.ndarray, "contacts"], closing: Sequence[Float[np.ndarray, "_"]]
+    ) -> "ConstantRestitution":
         return ConstantRestitution(np.asarray(guess, float))

@@ -1,12 +1,14 @@
 """Restitution that depends on the closing speed."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from carom.contact_laws.newton import AbstractRestitution
 from carom.mechanics import Scene, parameter
@@ -18,10 +20,10 @@ Law = TypeVar("Law", bound="AbstractRestitutionBySpeed")
 
 
 class AbstractRestitutionBySpeed(AbstractRestitution):
-    """A polynomial in a function of the closing speed, clipped to [0, 1].
+    """A linear combination of functions of the closing speed, clipped to [0, 1].
 
     Below and above the range of speeds that it was learned from, e keeps the value of the end of that range:
-    a polynomial means nothing beyond its data. A law that was not learned holds at all speeds.
+    a regression means nothing beyond its data. A law that was not learned holds at all speeds.
     """
 
     # No parameter, so that it is never learned; an array, so that laws of different ranges compile once.
@@ -35,10 +37,9 @@ class AbstractRestitutionBySpeed(AbstractRestitution):
         self.terms = terms
         self.speeds = np.tile(UNLIMITED, (len(terms), 1)) if speeds is None else speeds
 
-    @staticmethod
     @abstractmethod
-    def variable(speed: PerContact) -> PerContact:
-        """What e is a polynomial in."""
+    def basis(self, speed: PerContact) -> Float[Array, "contacts terms"]:
+        """The functions of which e is a linear combination."""
 
     @classmethod
     @abstractmethod
@@ -52,13 +53,16 @@ class AbstractRestitutionBySpeed(AbstractRestitution):
     def coefficient(self, rate: PerContact) -> PerContact:
         lowest, highest = jnp.asarray(self.speeds, rate.dtype).T
         # Speeds are kept away from 0, where the logarithm has no value.
-        variable = self.variable(jnp.clip(-rate, jnp.maximum(lowest, jnp.finfo(rate.dtype).tiny), highest))
-        powers = jnp.stack([variable**power for power in range(self.terms.shape[-1])], axis=1)
-        value = jnp.sum(self.terms * powers, axis=1)
-        # With the derivative of the polynomial beyond the bounds, or an estimate that strays there stays.
+        speed = jnp.clip(-rate, jnp.maximum(lowest, jnp.finfo(rate.dtype).tiny), highest)
+        value = jnp.sum(self.terms * self.basis(speed), axis=1)
+        # With the derivative of the combination beyond the bounds, or an estimate that strays there stays.
         return value + lax.stop_gradient(jnp.clip(value, 0, 1) - value)
 
-    def starting_from(self: Law, guess: Float[np.ndarray, "contacts"]) -> Law:
+    def starting_from(
+        self: Law,
+        guess: Float[np.ndarray, "contacts"],
+        closing: Sequence[Float[np.ndarray, "_"]],
+    ) -> Law:
         return self.constant(np.asarray(guess, float))
 
 
@@ -82,9 +86,8 @@ class SpeedDependentRestitution(AbstractRestitutionBySpeed):
         terms=("at 1 unit of speed", "per e-fold of speed"),
     )
 
-    @staticmethod
-    def variable(speed: PerContact) -> PerContact:
-        return jnp.log(speed)
+    def basis(self, speed: PerContact) -> Float[Array, "contacts terms"]:
+        return jnp.stack([jnp.ones_like(speed), jnp.log(speed)], axis=1)
 
     @classmethod
     def constant(cls, value: Float[np.ndarray, "contacts"]) -> "SpeedDependentRestitution":
@@ -107,10 +110,70 @@ class LinearRestitution(AbstractRestitutionBySpeed):
         terms=("at speed 0", "per unit of speed"),
     )
 
-    @staticmethod
-    def variable(speed: PerContact) -> PerContact:
-        return speed
+    def basis(self, speed: PerContact) -> Float[Array, "contacts terms"]:
+        return jnp.stack([jnp.ones_like(speed), speed], axis=1)
 
     @classmethod
     def constant(cls, value: Float[np.ndarray, "contacts"]) -> "LinearRestitution":
         return cls(np.outer(value, [1.0, 0.0]))
+
+
+class SplineRestitution(AbstractRestitutionBySpeed):
+    """A natural cubic spline in the logarithm of the closing speed, with three knots.
+
+    Measured restitution often is constant at some speeds and falls at others, which no straight line in the
+    speed or in its logarithm follows. With x = ln s − ln s₁, the logarithm of the speed over that of the
+    middle knot, e = c₀ + c₁ x + c₂ w(x): w″ is 1 at the middle knot and falls to 0 at the outer ones, beyond
+    which w is straight. The knots lie at the 10th, 50th and 90th percentile of the closing speeds, as is
+    common for restricted cubic splines (Harrell, Regression Modeling Strategies, 2015, section 2.4.6).
+
+    Example:
+        >>> knots = jnp.log(jnp.array([[0.5, 1.0, 2.0]]))
+        >>> law = SplineRestitution(jnp.array([[0.7, -0.2, -0.1]]), knots=knots)
+        >>> law.coefficient(jnp.array([-1.0]))
+        Array([0.7], dtype=float32)
+    """
+
+    name: ClassVar[str] = "restitution-spline"
+    knots: Float[Values, "contacts 3"]
+    """Logarithms of the three speeds; no parameter."""
+    terms: Float[Values, "contacts 3"] = parameter(
+        "restitution-spline",
+        "restitution",
+        pooled=True,
+        terms=("at the median speed", "per e-fold of speed, there", "change of that per e-fold, there"),
+    )
+
+    def __init__(
+        self,
+        terms: Float[Values, "contacts 3"],
+        speeds: Float[Values, "contacts 2"] | None = None,
+        knots: Float[Values, "contacts 3"] | None = None,
+    ):
+        super().__init__(terms, speeds)
+        self.knots = np.tile([-1.0, 0.0, 1.0], (len(terms), 1)) if knots is None else knots
+
+    def basis(self, speed: PerContact) -> Float[Array, "contacts terms"]:
+        low, middle, high = jnp.asarray(self.knots, speed.dtype).T
+        x = jnp.log(speed) - middle
+        side = jnp.where(x < 0, middle - low, high - middle)
+        within = jnp.minimum(jnp.abs(x), side)
+        bend = within**2 / 2 - within**3 / (6 * side) + side / 2 * (jnp.abs(x) - within)
+        return jnp.stack([jnp.ones_like(x), x, bend], axis=1)
+
+    @classmethod
+    def constant(cls, value: Float[np.ndarray, "contacts"]) -> "SplineRestitution":
+        return cls(np.outer(value, [1.0, 0.0, 0.0]))
+
+    def starting_from(
+        self, guess: Float[np.ndarray, "contacts"], closing: Sequence[Float[np.ndarray, "_"]]
+    ) -> "SplineRestitution":
+        return replace(self.constant(guess), knots=np.array([knots_of(speeds) for speeds in closing]))
+
+
+def knots_of(speeds: Float[np.ndarray, "impacts"]) -> Float[np.ndarray, "3"]:
+    """The knots for these closing speeds, at least a tenth of an e-fold apart."""
+    if not len(speeds):
+        return np.array([-1.0, 0.0, 1.0])
+    low, middle, high = np.percentile(np.log(speeds), [10, 50, 90])
+    return np.array([min(low, middle - 0.1), middle, max(high, middle + 0.1)])

@@ -21,6 +21,7 @@ from carom.estimation.detection.sensor_rates import SensorEstimate
 from carom.estimation.detection.short_runs import MAX_PER_STEP
 from carom.estimation.detection.touch_sensor import TouchSensor
 from carom.estimation.parameters.free import PER_IMPACT, PER_RUN, FreeParameters, Priors, require_learnable
+from carom.estimation.parameters.sharing import Share, groups_of
 from carom.estimation.settings import Settings
 from carom.estimation.solver.segments import (
     Partition,
@@ -161,9 +162,7 @@ class Problem:
             most = padded_size(int(np.clip(max(each, default=0), 4, MAX_DEVIATIONS)))
             template = replace(template, deviations=template.deviations.resized(most))
         free = FreeParameters.of(template, settings.learn, share=settings.share)
-        start = free.values_of(
-            _starting(template, shift, restitution, durations, impacts[0].flight, settings)
-        )
+        start = free.values_of(_starting(template, shift, restitution, durations, impacts, settings))
         return cls(
             recording,
             settings,
@@ -306,10 +305,11 @@ def _starting(
     shift: np.ndarray,
     restitution: np.ndarray,
     durations: np.ndarray,
-    flight: np.ndarray | None,
+    impacts: Sequence[Impacts],
     settings: Settings,
 ) -> Mechanism:
     """The mechanism with the initial values of its parameters."""
+    flight = impacts[0].flight
     if flight is not None:
         # Without it flights would begin as straight lines, which may never meet a surface.
         forces = tuple(
@@ -321,7 +321,9 @@ def _starting(
     changed = eqx.tree_at(
         lambda m: m.restitution,
         changed,
-        template.restitution.starting_from(restitution),
+        template.restitution.starting_from(
+            restitution, _closing_speeds(impacts, template.scene, settings.share)
+        ),
         is_leaf=lambda x: isinstance(x, AbstractRestitution),
     )
     if changed.duration is not None:
@@ -329,6 +331,17 @@ def _starting(
     if changed.friction is None or "friction" not in settings.learn:
         return changed
     return eqx.tree_at(lambda m: m.friction.value, changed, changed.friction.starting().value)
+
+
+def _closing_speeds(impacts: Sequence[Impacts], scene: Scene, share: Share) -> list[np.ndarray]:
+    """The closing speeds that each contact was hit at, with those of contacts that share its law."""
+    speeds = [np.zeros(0)] * scene.contacts
+    for _, group in groups_of(scene, share):
+        rates = [found.before[:, j][found.chosen[:, j]] for found in impacts for j in group]
+        closing = -np.concatenate(rates)
+        for j in group:
+            speeds[j] = closing[closing > 0]
+    return speeds
 
 
 def require_scene(recordings: Sequence[Recording], settings: Settings) -> Scene:

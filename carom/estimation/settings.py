@@ -18,7 +18,7 @@ AUTO = "auto"
 """In place of terms: those that regression finds necessary."""
 RENAMED = {"gap": "surfaces", "gap-per-run": "surfaces-per-run"}
 """Former names of parameters."""
-LAWS = ("restitution", "restitution-speed", "restitution-linear")
+LAWS = ("restitution", "restitution-linear", "restitution-speed", "restitution-spline")
 CHOICES = (("surfaces", "radii"), *combinations(LAWS, 2))
 """Mutually exclusive parameters: two parametrisations of the same quantity."""
 
@@ -30,11 +30,11 @@ class Settings:
     Arguments:
         learn: Parameters to estimate; the others keep the values stated in the scene. The name of a force
             adds that force: gravity, damping, drag. Restitution is a constant (restitution) or a function of
-            the closing speed (restitution-linear; restitution-speed, a parabola in its logarithm). Surface
-            positions have one value per contact (surfaces), or one per body and per plane (radii); normals
-            are those of the planes. The suffix -per-run (surfaces, restitution, masses) gives every run a
-            value of its own. The name auto stands for the terms by which the textbook's regression predicts
-            runs left out better.
+            the closing speed (restitution-linear; in its logarithm, restitution-speed, linear, and
+            restitution-spline). Surface positions have one value per contact (surfaces), or one per body and
+            per plane (radii); normals are those of the planes. The suffix -per-run (surfaces, restitution,
+            masses) gives every run a value of its own. The name auto stands for the terms by which the
+            textbook's regression predicts runs left out better.
         share: Whether every contact has its own restitution and friction (each), walls have one value and
             pairs another (kind), or all contacts have the same (all).
         touch: Meaning of the touch columns: perfect readings (observed), readings with errors (imperfect), or
@@ -91,6 +91,6 @@ class Settings:
                 raise SettingsError(f"`learn`: {first} and {second} exclude each other; choose one.")
         if "restitution-per-run" in self.learn and not {AUTO, *LAWS} & {*self.learn}:
             raise SettingsError(
-                "`learn` restitution-per-run: runs deviate from a common restitution; add restitution, "
-                "restitution-linear or restitution-speed."
+                "`learn` restitution-per-run: runs deviate from a common restitution; add "
+                + f"{', '.join(LAWS[:-1])} or {LAWS[-1]}."
             )

@@ -8,8 +8,18 @@ of everything else taken into account.
 from collections.abc import Sequence
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import nnls
 
+from carom.contact_laws import (
+    AbstractRestitution,
+    AbstractRestitutionBySpeed,
+    ConstantRestitution,
+    LinearRestitution,
+    SpeedDependentRestitution,
+    SplineRestitution,
+)
 from carom.data import Recording
 from carom.errors import InputError
 from carom.estimation.detection.velocity_jumps import measured_noise
@@ -17,13 +27,13 @@ from carom.estimation.parameters.free import PER_IMPACT
 from carom.estimation.settings import AUTO, Settings
 from carom.mechanics import Pair, Wall
 from carom.textbook import Contacts, TextbookModel, fit_textbook
-from carom.textbook.model import Law, speed_term
 
-RESTITUTION: dict[Law, str] = {
-    "constant": "restitution",
-    "linear": "restitution-linear",
-    "logarithmic": "restitution-speed",
-}
+LAWS: tuple[type[AbstractRestitution], ...] = (
+    ConstantRestitution,
+    LinearRestitution,
+    SpeedDependentRestitution,
+    SplineRestitution,
+)
 CURVED, NOTABLE = 1.2, 0.005
 """A learned potential is proposed if flights of constant acceleration miss the positions by this multiple of
 the noise and by this fraction of the range of motion."""
@@ -51,7 +61,7 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
     """
     named = [name for name in settings.learn if name != AUTO]
     try:
-        model = fit_textbook(recording)
+        model = fit_textbook(recording, mask=settings.mask or 0)
     except (InputError, np.linalg.LinAlgError):  # too little moves freely: the potential remains
         return _with(settings, named, ["restitution", "surfaces"], recording)
     named_potential = settings.potential != "shared"
@@ -106,24 +116,36 @@ def _curved(model: TextbookModel, recording: Recording) -> bool:
 def _law(model: TextbookModel) -> str:
     """The law by which ratios of the speeds after and before impacts that are left out are predicted best.
 
-    Ratios scatter alike at all speeds, where errors of forecasts are those of the fastest impacts.
+    Not that of the best forecasts, which are those of the fastest impacts. Every term costs what Akaike's
+    criterion charges for it.
     """
-    kinds, costs = Contacts(model.scene).kind[model.hits.contact], dict.fromkeys(RESTITUTION, 0.0)
+    kinds, costs = Contacts(model.scene).kind[model.hits.contact], {law.name: 0.0 for law in LAWS}
     for kind in np.unique(kinds):
         own = kinds == kind
         speed, ratio = model.hits.closing[own], (model.hits.leaving / model.hits.closing)[own]
         if len(ratio) < SCATTERED:
             continue
-        off = np.abs(ratio - np.median(ratio))
-        usual = off <= 5 * 1.4826 * np.median(off) + 1e-12
-        speed, ratio = speed[usual], ratio[usual]
-        for law in RESTITUTION:
-            terms = 1 if law == "constant" else 2
-            design = np.stack([np.ones_like(speed), speed_term(speed, law)], axis=1)[:, :terms]
-            hat = design @ np.linalg.pinv(design)
-            left = (ratio - hat @ ratio) / (1 - np.diagonal(hat))  # each by all others
-            costs[law] += len(ratio) * np.log(max(float(np.mean(left**2)), 1e-300))
-    return RESTITUTION[min(costs, key=lambda law: costs[law])]
+        designs = {law.name: _design(law, speed) for law in LAWS}
+        # Ratios scatter alike at all speeds, and by the error of velocities the more the slower bodies meet.
+        off = ratio - designs[LAWS[-1].name] @ np.linalg.lstsq(designs[LAWS[-1].name], ratio)[0]
+        most = 5 * 1.4826 * float(np.median(np.abs(off)))
+        parts = np.stack([np.ones_like(speed), speed**-2.0], axis=1)
+        variance = parts @ nnls(parts, np.minimum(np.abs(off), most) ** 2)[0] + (LEAST_DIFFERENCE / 3) ** 2
+        weight = variance**-0.5
+        for name, design in designs.items():
+            hat = (design * weight[:, None]) @ np.linalg.pinv(design * weight[:, None])
+            # Each by all others; odd impacts count as 5 standard deviations.
+            left = (weight * ratio - hat @ (weight * ratio)) / np.maximum(1 - np.diagonal(hat), 0.01)
+            costs[name] += np.sum(np.minimum(left**2, 25)) + 2 * design.shape[1]
+    return min(costs, key=lambda law: costs[law])
+
+
+def _design(law: type[AbstractRestitution], speed: np.ndarray) -> np.ndarray:
+    """The functions of the speed of which a law is a linear combination, (impacts, terms)."""
+    if not issubclass(law, AbstractRestitutionBySpeed):
+        return np.ones((len(speed), 1))
+    start = law.constant(np.array([0.5])).starting_from(np.array([0.5]), [speed])
+    return np.asarray(start.basis(jnp.asarray(speed, jnp.float32)), float)
 
 
 def _rough(model: TextbookModel) -> bool:

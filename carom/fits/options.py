@@ -57,9 +57,9 @@ class FitOptions:
     Arguments:
         settings: Those of the recipe, which is chosen by their class.
         learn: Physical parameters to estimate by the recipe carom, instead of those that the system file
-            names: restitution, restitution-linear, restitution-speed, friction, surfaces, radii, normals,
-            masses, damping, drag, gravity, or auto for those that regression finds necessary; with -per-run
-            at the end of a name every run has a value of its own.
+            names: restitution, restitution-linear, restitution-speed, restitution-spline, friction, surfaces,
+            radii, normals, masses, damping, drag, gravity, or auto for those that regression finds necessary;
+            with -per-run at the end of a name every run has a value of its own.
         around: Seconds either side of each run's impact that the recipe carom uses, where every run has one;
             everything by default.
         hold_out: Fraction of the data that the fit does not see, to score its forecasts: whole runs where

@@ -39,6 +39,7 @@ def fit_textbook(
     scene: Scene | None = None,
     *,
     impacts: ImpactTimes | None = None,
+    mask: int = 0,
 ) -> TextbookModel:
     """Fit the textbook's model to the positions of a recording.
 
@@ -47,6 +48,7 @@ def fit_textbook(
         scene: bodies, known masses and contacts, by default those of the recording; without any, walls and
             pairs are inferred from the velocity jumps.
         impacts: time and number of the contact of every impact, by run; by default they are detected.
+        mask: samples left out at least on either side of an impact.
 
     Example:
         >>> import carom
@@ -60,12 +62,14 @@ def fit_textbook(
     if impacts is None:
         jumps = [find_jumps(run) for run in runs]
         scene = scene or Scene(recording.bodies, recording.dimension, surfaces_from_jumps(runs, jumps))
-        impacts = [_assigned(found, scene, 2 * recording.step_size) for found in jumps]
+        impacts = [_assigned(found, scene, recording.step_size, mask) for found in jumps]
     elif scene is None:
         raise InputError("Impacts name contacts by their number; give the scene that lists them.")
-    study = _Study(runs, scene, [sorted(found) for found in impacts], recording.step_size)
-    best = Variant()
-    steps: list[dict[str, Any]] = [{"margin": 3.6}, {"margin": 10.0}, {"nearest": 200}, {"drag": True}]
+    study = _Study(runs, scene, [sorted(found) for found in impacts], recording.step_size, mask)
+    best = Variant(margin=mask + 0.6)
+    # Contacts of rubber last longer still.
+    steps: list[dict[str, Any]] = [{"margin": margin} for margin in (3.6, 10.0, 30.0) if margin > best.margin]
+    steps += [{"nearest": 200}, {"drag": True}]
     steps += [{"sliding": True}] * (scene.dimension > 1) + [{"law": "linear"}, {"law": "logarithmic"}]
     # Twice: drag may be worth nothing until restitution depends on speed, or the other way round.
     for other in steps * 2:
@@ -76,12 +80,17 @@ def fit_textbook(
     return study.fit(best, np.ones(len(runs), bool))
 
 
-def _assigned(jumps: Sequence[Jump], scene: Scene, tolerance: float) -> list[tuple[float, int]]:
-    """The contacts that explain jumps: aligned with the change of velocity, and closed."""
+def _assigned(jumps: Sequence[Jump], scene: Scene, step: float, mask: int) -> list[tuple[float, int]]:
+    """The contacts that explain jumps: aligned with the change of velocity, and closed.
+
+    The samples to be left out may hide several jumps of one contact that lasts.
+    """
+    tolerance, apart = max(2, mask) * step, 2 * mask * step
     world, hits, used = Contacts(scene), [], set()
+    strongest_last = sorted(range(len(jumps)), key=lambda i: float(np.linalg.norm(jumps[i].change)))
     for i, jump in enumerate(jumps):
         near = {
-            other.body: (j, other) for j, other in enumerate(jumps) if abs(other.time - jump.time) < tolerance
+            jumps[j].body: (j, jumps[j]) for j in strongest_last if abs(jumps[j].time - jump.time) < tolerance
         }
         near[jump.body] = i, jump
         position, change = np.zeros((2, scene.bodies, scene.dimension))
@@ -96,15 +105,18 @@ def _assigned(jumps: Sequence[Jump], scene: Scene, tolerance: float) -> list[tup
             continue
         contact = int(np.argmin(cost))
         used |= {near[body][0] for body in world.joined[contact]}
-        hits.append((jump.time, contact))
+        if not any(contact == other and jump.time - time < apart for time, other in hits):
+            hits.append((jump.time, contact))
     return hits
 
 
 class _Study:
     """Runs and their impacts; variants of the model are fitted to some of them and scored on others."""
 
-    def __init__(self, runs: list[Run], scene: Scene, impacts: list[list[tuple[float, int]]], step: float):
-        self.runs, self.scene, self.impacts, self.step = runs, scene, impacts, step
+    def __init__(
+        self, runs: list[Run], scene: Scene, impacts: list[list[tuple[float, int]]], step: float, mask: int
+    ):
+        self.runs, self.scene, self.impacts, self.step, self.mask = runs, scene, impacts, step, mask
         self.world = Contacts(scene)
         self.measured: dict[Variant, tuple[Flights, Hits]] = {}
         self.scores: dict[Variant, float] = {}
@@ -113,7 +125,7 @@ class _Study:
 
     def _history(self, run: Run, impacts: list[tuple[float, int]]) -> Run | None:
         first = min([time for time, _ in impacts], default=np.inf)
-        count = int(np.sum(run.time < first - 0.6 * self.step))
+        count = int(np.sum(run.time < first - (self.mask + 0.6) * self.step))
         # Not from the first sample on: a hand may hold the bodies at first.
         begin = max(0, min(count // 2, count - 20))
         return run.part(slice(begin, count)) if count - begin >= 4 else None

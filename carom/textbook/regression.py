@@ -12,6 +12,8 @@ from carom.data import Run
 from carom.mechanics import Scene
 from carom.textbook.model import Contacts, Hits, Law, speed_term
 
+ENOUGH_RUNS = 5
+"""Runs from which on errors follow from the scatter between them."""
 ImpactTimes = Sequence[Sequence[tuple[float, int]]]
 """Time and number of the contact of every impact, by run."""
 
@@ -30,7 +32,13 @@ class Flights(NamedTuple):
         inverse = np.linalg.pinv(matrix, hermitian=True)
         value = inverse @ right
         noise = (self.squares[chosen].sum() - value @ right) / max(self.freedom[chosen].sum(), 1.0)
-        errors = np.sqrt(np.maximum(np.diagonal(inverse) * noise, 0))
+        variance = np.diagonal(inverse) * noise
+        # The residuals of a run have much in common, but those of different runs have not.
+        scores = self.right[chosen] - self.matrix[chosen] @ value
+        if (count := int(scores.any(axis=1).sum())) >= ENOUGH_RUNS:
+            between = np.sum((scores @ inverse) ** 2, axis=0) * count / (count - 1)
+            variance = np.maximum(variance, between)
+        errors = np.sqrt(np.maximum(variance, 0))
         # A body that moves straight on, or without drag: what is not there is not learned.
         return np.where(np.abs(value) > 3 * errors, value, 0.0), errors, float(np.sqrt(max(noise, 0)))
 

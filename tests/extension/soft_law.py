@@ -26,5 +26,5 @@ class SoftRestitution(AbstractRestitution):
     def coefficient(self, rate: PerContact) -> PerContact:
         return 1 / (1 + jnp.maximum(-rate, 0) / self.half_speed)
 
-    def starting_from(self, guess: Float[np.ndarray, "contacts"]) -> "SoftRestitution":
+    def starting_from(self, guess: Float[np.ndarray, "contacts"], closing) -> "SoftRestitution":
         return SoftRestitution(10 * np.asarray(guess, float) / (1 - np.asarray(guess, float)))

@@ -116,8 +116,8 @@ class LearnTable(toml.TomlTable):
     """`[learn]`: what is estimated besides the forces. Which names there are is known to the recipe."""
 
     parameters: toml.Names = ("surfaces",)
-    """estimated, of restitution, restitution-linear, restitution-speed, friction, surfaces, radii,
-    normals, masses, damping, drag, gravity"""
+    """estimated, of restitution, restitution-linear, restitution-speed, restitution-spline, friction,
+    surfaces, radii, normals, masses, damping, drag, gravity"""
 
 
 class Document(toml.TomlTable):

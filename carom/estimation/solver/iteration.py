@@ -53,6 +53,8 @@ MIN_SPREAD, MAX_SPREAD = 1e-4, 1.0
 """Bounds on the standard deviations from impact to impact and from run to run, relative to the prior's."""
 ODD, WIDER = 0.02, 5.0
 """Prior probability that an impact is odd (mistaken, disturbed), and how much wider such impacts scatter."""
+EPSILON = 1e-12
+"""Least posterior variance of a deviation, relative to the prior's."""
 UNINFORMATIVE = 0.9
 """Ratio of posterior to prior variance above which the data hardly determine a restitution."""
 
@@ -242,7 +244,9 @@ def improve(
     )
     # Segments without data, among them those added as padding, cost no degree of freedom.
     with_data = jnp.sum(jnp.any(segments.known, axis=(1, 2, 3, 4)).astype(noise.dtype))
-    variances = local_variances(solution.normal, covariance)[:, layout.pooled_slice]
+    # Rounding makes small variances beside large ones negative.
+    least = EPSILON / pooled_precision
+    variances = jnp.maximum(local_variances(solution.normal, covariance)[:, layout.pooled_slice], least)
     # Deviations that their prior determines cost no degree of freedom.
     deviations = jnp.sum(jnp.clip(1 - variances * pooled_precision, 0))
     own = with_data * (layout.local_size - sum(layout.pools)) + deviations

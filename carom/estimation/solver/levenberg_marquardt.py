@@ -93,7 +93,9 @@ def minimise(
         trial_normal = normal_equations(residuals, trial, segments, prior, block_size=block_size)
         decrease = cost - trial_normal.cost
         first = count == 0
-        accepted = jnp.isfinite(trial_normal.cost) & (first | (decrease > 0))
+        # Where derivatives are not finite, as where a contact just closes, there is no way on.
+        finite = jnp.isfinite(sum(jnp.sum(part) for part in jax.tree.leaves(trial_normal)))
+        accepted = finite & (first | (decrease > 0))
         ratio = decrease / jnp.maximum(predicted, 1e-30)
         # Nielsen's rule: the damping follows how well the quadratic model predicted the decrease.
         reduced = jnp.clip(damping * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3), 1e-12, 1e12)
