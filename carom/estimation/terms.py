@@ -47,6 +47,8 @@ LEAST_DIFFERENCE = 0.01
 """Difference of e between contacts that matters, beyond its error."""
 LEAST_SLOPE = 1e-3
 """Slope of a wall relative to the stated one that matters."""
+LEAST_IMBALANCE = 0.01
+"""Momentum gained by pairs, over the impulse, that matters."""
 LEAST_DURATION = 0.4
 """Duration of a contact that matters, in steps."""
 LEAST_SHIFT = 1e-3
@@ -72,6 +74,8 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
         terms.append(PER_IMPACT)
     if _rough(model):
         terms.append("friction")
+    if _unbalanced(model):
+        terms.append("masses")
     tilted, duration, error = _places(model)
     if tilted:
         terms.append("normals")
@@ -163,6 +167,18 @@ def _rough(model: TextbookModel) -> bool:
     middle = float(np.median(ratio))
     error = 1.2533 * 1.4826 * float(np.median(np.abs(ratio - middle))) / np.sqrt(len(ratio))
     return bool(abs(middle - 1) > max(SIGNIFICANT * error, LEAST_DIFFERENCE))
+
+
+def _unbalanced(model: TextbookModel) -> bool:
+    """Whether pairs gain momentum, as they do with masses that are not theirs."""
+    for contact, candidate in enumerate(model.scene.candidates):
+        gained = model.hits.gained[model.hits.contact == contact]
+        if isinstance(candidate, Pair) and len(gained) >= ENOUGH:
+            middle = float(np.median(gained))
+            error = 1.2533 * 1.4826 * float(np.median(np.abs(gained - middle))) / np.sqrt(len(gained))
+            if abs(middle) > max(SIGNIFICANT * error, LEAST_IMBALANCE):
+                return True
+    return False
 
 
 def _places(model: TextbookModel) -> tuple[bool, float, float]:

@@ -8,6 +8,7 @@ runs left out.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -133,11 +134,11 @@ class _Study:
     def score(self, variant: Variant) -> float:
         """Mean error of the forecasts of runs left out, from their first samples."""
         if variant not in self.scores:
-            errors = [
-                error
-                for fold in range(self.fold.max() + 1)
-                for error in self._errors(self.fit(variant, self._others(fold)), self.fold == fold)
-            ]
+            errors = []
+            # A margin may leave nothing of the flights.
+            with suppress(InputError):
+                for fold in range(self.fold.max() + 1):
+                    errors += self._errors(self.fit(variant, self._others(fold)), self.fold == fold)
             self.scores[variant] = float(np.mean(errors)) if errors else np.inf
         return self.scores[variant]
 

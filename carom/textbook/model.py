@@ -49,6 +49,8 @@ class Hits(NamedTuple):
     gap: np.ndarray
     closing: np.ndarray
     leaving: np.ndarray
+    gained: np.ndarray
+    """Momentum along the normal, over the impulse: 0 between two bodies whose masses are right."""
     place: np.ndarray
     """Positions, of pairs relative to each other, (hits, dimension)."""
     slip: np.ndarray
@@ -195,8 +197,11 @@ class Contacts:
         self.rows, self.joined = geometry.rows, geometry.joined
         self.kind = geometry.body_pairs.astype(int)
         self.signs = self.rows.signs
-        inverse = 1 / np.array(scene.masses)
-        self.shares = self.signs * inverse / (self.signs**2 @ inverse)[:, None]
+        self.masses = np.array(scene.masses)
+        inverse = 1 / self.masses
+        self.inverse = self.signs**2 @ inverse
+        """The inverse of the effective mass of every contact."""
+        self.shares = self.signs * inverse / self.inverse[:, None]
         """What a change of the relative velocity by 1 is for every body."""
 
     def normal(self, relative: np.ndarray, contact: int) -> np.ndarray:

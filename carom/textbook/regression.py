@@ -142,7 +142,7 @@ def measure_hits(
             sides = _sides(run, found, time, contact, contacts, acceleration, drag, margin, nearest)
             if sides is None:
                 continue
-            place, velocity = sides  # relative, (2, dimension): before and after
+            place, velocity, momentum = sides  # (2, dimension): before and after; the first two relative
             own = acceleration * np.sum(contacts.signs[contact])  # none between two bodies
             normal = contacts.normal(place.mean(axis=0), contact)
             jump = normal @ (velocity[1] - velocity[0])
@@ -154,25 +154,28 @@ def measure_hits(
                 slip = velocity - np.outer(rate, normal)
                 middle = place.mean(axis=0)
                 gap = contacts.gap(middle, contact)
-                rows.append((number, contact, gap, -rate[0], rate[1], middle, slip))
+                gained = (
+                    normal @ (momentum[1] - momentum[0]) / (rate[1] - rate[0]) * contacts.inverse[contact]
+                )
+                rows.append((number, contact, gap, -rate[0], rate[1], gained, middle, slip))
     if not rows:
         none, places = np.zeros(0), np.zeros((2, 0, scene.dimension))
-        return Hits(none.astype(int), none.astype(int), none, none, none, places[0], places)
-    run, contact, gap, closing, leaving, place, slip = (np.array(part) for part in zip(*rows, strict=True))
+        return Hits(none.astype(int), none.astype(int), none, none, none, none, places[0], places)
+    run, contact, gap, closing, leaving, gained, place, slip = map(np.array, zip(*rows, strict=True))
     usual = np.ones(len(gap), bool)
     for one in np.unique(contact):
         same = contact == one
         off = np.abs(gap - np.median(gap[same]))
         usual &= ~same | (off <= 8 * np.median(off[same]) + 1e-12)
-    run, contact, gap, closing, leaving, place, slip = (
-        part[usual] for part in (run, contact, gap, closing, leaving, place, slip)
+    run, contact, gap, closing, leaving, gained, place, slip = (
+        part[usual] for part in (run, contact, gap, closing, leaving, gained, place, slip)
     )
-    return Hits(run, contact, gap, closing, leaving, place, slip.swapaxes(0, 1))
+    return Hits(run, contact, gap, closing, leaving, gained, place, slip.swapaxes(0, 1))
 
 
 def _sides(run, found, time, contact, contacts: Contacts, acceleration, drag, margin, nearest):
-    """Relative place and velocity at an impact by the arcs on either side; None where one is too short."""
-    place, velocity = np.zeros((2, 2, len(acceleration)))
+    """Relative place and velocity, and momentum, by the arcs on either side; None where one is too short."""
+    place, velocity, momentum = np.zeros((3, 2, len(acceleration)))
     for body in contacts.joined[contact]:
         sign = contacts.signs[contact, body]
         others = [t for t, c in found if body in contacts.joined[c]]
@@ -197,7 +200,8 @@ def _sides(run, found, time, contact, contacts: Contacts, acceleration, drag, ma
                     start, speed = _line(tau, x - 0.5 * np.outer(tau**2, acceleration) - lost)
             place[side] += sign * start
             velocity[side] += sign * speed
-    return place, velocity
+            momentum[side] += contacts.masses[body] * speed
+    return place, velocity, momentum
 
 
 def _slowing(

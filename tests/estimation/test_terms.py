@@ -10,6 +10,7 @@ import carom
 from carom.data import Camera, Recording, Run, film_motions
 from carom.errors import SettingsError
 from carom.estimation.terms import choose_terms
+from carom.mechanics import Pair, Scene, Wall
 from carom.systems import Billiards, BouncingBall, Laboratory, NewtonsCradle
 from carom.types import State
 
@@ -71,6 +72,28 @@ def test_friction_of_a_table_is_seen():
     starts = [table.random_start(seed) for seed in range(6)]
     starts = [State(start.position, jnp.array([[0.7, 0.5 + 0.1 * k]])) for k, start in enumerate(starts)]
     assert "friction" in choose_terms(filmed(Laboratory(table), starts, frames=300), AUTO).learn
+
+
+@pytest.mark.parametrize(("mass", "wrong"), [(1.0, False), (1.2, True)])
+def test_masses_that_do_not_conserve_momentum_are_learned(mass, wrong):
+    track = Billiards(size=(40.0,), radii=(0.06, 0.06), ball_masses=(1.0, mass), restitution=0.8)
+    starts = [
+        State(jnp.array([[20.0], [19.6]]), jnp.array([[0.0], [speed]])) for speed in np.linspace(0.4, 0.9, 8)
+    ]
+    recording = filmed(Laboratory(track), starts)
+    stated = replace(recording.scene, candidates=(Pair(0, 1, 0.12),), masses=(1.0, 1.0))
+    assert ("masses" in choose_terms(replace(recording, scene=stated), AUTO).learn) is wrong
+
+
+def test_a_push_in_some_runs_is_no_gravity():
+    """The accelerations of flights are compared by their scatter from run to run."""
+    time, generator = np.arange(120) / 120, np.random.default_rng(0)
+    runs = []
+    for push in generator.normal(0, 0.05, 12):
+        wall = np.where(time < 0.5, 0.5 - time, 0.8 * (time - 0.5)) + 0.5 * push * time**2
+        runs.append(Run(time, wall[:, None, None] + 1e-5 * generator.standard_normal((120, 1, 1))))
+    recording = Recording(tuple(runs), 1 / 120, Scene(1, 1, (Wall(0, (1.0,)),)))
+    assert "gravity" not in choose_terms(recording, AUTO).learn
 
 
 def test_markers_that_are_glued_on_anew_are_seen():
