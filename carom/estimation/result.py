@@ -43,6 +43,8 @@ NEGLIGIBLE = 0.02
 """Residuals up to this fraction of the range of motion are never a failure, however small the noise is."""
 ENOUGH_RUNS = 8
 """Number of runs from which on the sandwich estimator of the covariance is used."""
+LESS = 0.1
+"""Weight of the squared residuals of a run below which it is said to count less."""
 WORSE_BY_GAP = 0.02
 """Loss of log-likelihood per sample up to which contacts by the gap explain the recording equally well."""
 
@@ -186,7 +188,8 @@ def describe(
         model, half_widths = _between_arrivals(model, motions, problem.prescriptions)
         values = free.values_of(model)
     counts = count_samples(recording, problem.impacts, problem.prescriptions)
-    diagnostics = _diagnostics(problem, motions, noise, counts, by_gap=agrees)
+    importance = _importance(recording, partition, np.asarray(best.estimate.weight))
+    diagnostics = _diagnostics(problem, motions, importance, noise, counts, by_gap=agrees)
     if not whole:
         seconds = partition.length * recording.step_size
         limit = (
@@ -318,11 +321,20 @@ def _added(
 
 
 def _diagnostics(
-    problem: Problem, motions: Sequence[Motion], noise: np.ndarray, counts: SampleCounts, *, by_gap: bool
+    problem: Problem,
+    motions: Sequence[Motion],
+    importance: Sequence[np.ndarray],
+    noise: np.ndarray,
+    counts: SampleCounts,
+    *,
+    by_gap: bool,
 ) -> Diagnostics:
     # Residuals below the resolution of the data are errors of the network, and never white.
     resolved = (noise > problem.priors.resolution)[None, :, None, None]
-    shown = [np.where(resolved, motion.residual, np.nan) for motion in motions]
+    shown = [
+        np.where(resolved, motion.residual * np.sqrt(weight)[:, :, None, None], np.nan)
+        for motion, weight in zip(motions, importance, strict=True)
+    ]
     found = diagnose(
         [residual.reshape(len(residual), -1) for residual in shown],
         [_near(found) for found in problem.impacts],
@@ -333,12 +345,25 @@ def _diagnostics(
         by_gap=by_gap,
         lost=counts.message,
     )
+    poor = sum(float(weight[:, 0].min()) < LESS for weight in importance)
+    if poor:
+        runs = f"{poor} of {len(importance)} runs count" if poor > 1 else "One run counts"
+        less = f"{runs} less, as the model explains {'them' if poor > 1 else 'it'} worse than the others."
+        found = found._replace(messages=(*found.messages, less))
     if not _unusable(found):
         return found
     squares = [float(np.nanmean(motion.residual**2)) for motion in motions]
     left_out = counts.left_out / max(counts.total - counts.missing, 1)
     cause = likely_cause(problem.recording, problem.impacts, squares, left_out)
     return found._replace(messages=(f"The fit failed. {cause}", *found.messages))
+
+
+def _importance(recording: Recording, partition: Partition, weight: np.ndarray) -> list[np.ndarray]:
+    """The weights of the samples of every run, (samples, 2): those of their segments."""
+    result = [np.ones((len(run), 2)) for run in recording.runs]
+    for row, (index, start, size) in enumerate(zip(*partition[:3], strict=True)):
+        result[index][start : start + size] = weight[row]
+    return result
 
 
 def _wider(covariance: np.ndarray, scatter: np.ndarray) -> np.ndarray:

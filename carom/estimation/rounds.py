@@ -14,7 +14,6 @@ import numpy as np
 from carom.estimation.problem import Problem
 from carom.estimation.settings import Settings
 from carom.estimation.solver.iteration import Estimate, Outcome, improver
-from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import Partition, Segments, impacts_of, pad_rows
 from carom.storage.checkpoints import Progress
 
@@ -91,9 +90,12 @@ class Rounds:
 
 
 def _without_padding(outcome: Outcome, segments: int) -> Outcome:
-    local = np.asarray(outcome.estimate.parameters.local)[:, :segments]
-    errors = np.asarray(outcome.local_error)[:, :segments]
-    return outcome._replace(estimate=with_local(outcome.estimate, local), local_error=errors)
+    local, weight, errors = (
+        np.asarray(part)[:, :segments]
+        for part in (outcome.estimate.parameters.local, outcome.estimate.weight, outcome.local_error)
+    )
+    estimate = with_local(outcome.estimate, local)._replace(weight=weight)
+    return outcome._replace(estimate=estimate, local_error=errors)
 
 
 def most_prescribed(problems: Sequence[Problem]) -> int | None:
@@ -117,7 +119,8 @@ def round_inputs(
     local, mean, precision = (pad_rows(np.stack(part), axis=1) for part in zip(*known, strict=True))
     data = Segments(*(pad_rows(part, axis=1) for part in data))
     data.known[:, len(partition.run) :] = False
-    return template, maps, priors, with_local(estimate, local), data, (mean, precision)
+    padded = with_local(estimate, local)._replace(weight=pad_rows(np.asarray(estimate.weight), axis=1))
+    return template, maps, priors, padded, data, (mean, precision)
 
 
 def by_start(likelihoods, starts: int) -> np.ndarray:
@@ -133,7 +136,8 @@ def pick(batch, index: int | np.ndarray):
 
 def with_local(estimate: Estimate, local: np.ndarray) -> Estimate:
     """The estimate with other local parameters, possibly of another partition."""
-    return estimate._replace(parameters=estimate.parameters._replace(local=local))
+    weight = np.ones((*local.shape[:-1], 2))
+    return estimate._replace(parameters=estimate.parameters._replace(local=local), weight=weight)
 
 
 def coarsened(
@@ -144,7 +148,7 @@ def coarsened(
         start: row for row, start in enumerate(zip(fine.run.tolist(), fine.sample.tolist(), strict=True))
     }
     rows = [row_of[start] for start in zip(coarse.run.tolist(), coarse.sample.tolist(), strict=True)]
-    shared, fitted = estimate.parameters
+    fitted = estimate.parameters.local
     local, layout = np.array(fitted)[:, np.array(rows)], problems[0].free.layout
     for problem, old, new in zip(problems, np.asarray(fitted), local, strict=True):
         if not layout.impacts:
@@ -162,7 +166,7 @@ def coarsened(
                     if impact in place:
                         after[row, number] = before[place[impact]]
             new[:, columns] = after.reshape(len(new), -1)
-    return estimate._replace(parameters=Parameters(shared, local))
+    return with_local(estimate, local)
 
 
 def stack(trees):

@@ -11,9 +11,8 @@ import numpy as np
 
 from carom.estimation.detection.impacts import SHORTEST
 from carom.estimation.problem import Problem
-from carom.estimation.rounds import INITIAL_HINGE
+from carom.estimation.rounds import INITIAL_HINGE, with_local
 from carom.estimation.solver.iteration import Estimate, Outcome, segment_costs
-from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import Partition, Segments, pad_rows
 
 POOR = 9.0
@@ -25,8 +24,7 @@ FEW = 0.1
 def poor_segments(problem: Problem, outcome: Outcome, partition: Partition) -> list[int]:
     """Numbers of the segments that the model explains much worse than most."""
     free, segments = problem.free, problem.segments(partition, by_gap=False)
-    shared, local = outcome.estimate.parameters
-    padded = outcome.estimate._replace(parameters=Parameters(shared, pad_rows(np.asarray(local))))
+    padded = with_local(outcome.estimate, pad_rows(np.asarray(outcome.estimate.parameters.local)))
     cost, _ = segment_costs(
         free.layout,
         free.maps,
@@ -73,4 +71,4 @@ def retained(estimate: Estimate, problem: Problem, before: Partition, after: Par
     for row, start in enumerate(zip(after.run.tolist(), after.sample.tolist(), strict=True)):
         if start in row_of:
             local[row] = old[0, row_of[start]]
-    return estimate._replace(parameters=estimate.parameters._replace(local=local[None]))
+    return with_local(estimate, local[None])

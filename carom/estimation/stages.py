@@ -302,6 +302,7 @@ def _first_stage(
         np.stack([problem.noise for problem in batch]),
         np.tile([FLAT, STRAIGHT], (len(batch), 1)),
         SCATTER * np.stack([problem.priors.spread for problem in batch]),
+        np.ones((len(batch), len(compared.run), 2)),
     )
     local = np.stack([problem.first_states(fine) for problem in problems])
     first = with_local(pick(estimate, np.arange(len(problems)) * starts), local)

@@ -26,9 +26,8 @@ from carom.estimation.detection.short_runs import (
 )
 from carom.estimation.parameters.free import with_values
 from carom.estimation.problem import Problem
-from carom.estimation.rounds import Rounds, pick, stack
+from carom.estimation.rounds import Rounds, pick, stack, with_local
 from carom.estimation.solver.iteration import Estimate, Outcome, segment_costs
-from carom.estimation.solver.normal_equations import Parameters
 from carom.estimation.solver.segments import (
     Partition,
     Prescription,
@@ -95,9 +94,7 @@ def reassign_steps(problem: Problem, estimate: Estimate, *, hinge: float) -> tup
     first, width = np.maximum(steps + 1 - WIDTH, 0), 2 * WIDTH + 1
     lengths = np.array([len(run) for run in problem.recording.runs])[runs]
     around = Partition(runs, first, np.minimum(width, lengths - first), width)
-    local_estimate = estimate._replace(
-        parameters=Parameters(np.asarray(estimate.parameters.shared), pad_rows(problem.first_states(around)))
-    )
+    local_estimate = with_local(estimate, pad_rows(problem.first_states(around)))
     free = problem.free
     costs = []
     for shift in range(-REACH, REACH + 1):
@@ -266,7 +263,7 @@ def _costs(
     result = []
     for first in range(0, len(which), BATCH):
         rows = np.arange(first, first + BATCH) % len(which)
-        batch = estimate._replace(parameters=Parameters(np.asarray(estimate.parameters.shared), local[rows]))
+        batch = with_local(estimate, local[rows])
         result.append(
             segment_costs(
                 free.layout,

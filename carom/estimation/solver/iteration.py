@@ -53,6 +53,8 @@ MIN_SPREAD, MAX_SPREAD = 1e-4, 1.0
 """Bounds on the standard deviations from impact to impact and from run to run, relative to the prior's."""
 ODD, WIDER = 0.02, 5.0
 """Prior probability that an impact is odd (mistaken, disturbed), and how much wider such impacts scatter."""
+FREEDOM = 50.0
+"""Degrees of freedom of Student's t for the noise of segments: as many samples tell what it is in one."""
 EPSILON = 1e-12
 """Least posterior variance of a deviation, relative to the prior's."""
 UNINFORMATIVE = 0.9
@@ -69,6 +71,8 @@ class Estimate(NamedTuple):
     """Precisions of the priors that the learned force is uniform, and that it is linear."""
     spread: Float[Values, "pools"]
     """Standard deviations of deviations from impact to impact and from run to run."""
+    weight: Float[Values, "segments 2"]
+    """Of the squared residuals of every segment: less than 1 where they are larger than usual."""
 
 
 class Outcome(NamedTuple):
@@ -94,7 +98,7 @@ class Outcome(NamedTuple):
         return cls(estimate, np.empty(count), square, square, local, shared)
 
 
-_OUTCOME = Outcome(Estimate(Parameters(0, 0), 0, 0, 0), 0, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+_OUTCOME = Outcome(Estimate(Parameters(0, 0), 0, 0, 0, 0), 0, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
 """The tree structure of an outcome, which programs loaded from disk do not store."""
 
 
@@ -207,7 +211,7 @@ def improve(
         prior_local: means and precisions of the local parameters.
         most, by_gap: as in `segment_motion`.
     """
-    parameters, noise, precision, spread = estimate
+    parameters, noise, precision, spread, importance = estimate
     local_mean, local_precision = prior_local
     expected = jnp.repeat(spread, np.array(layout.pools, int), total_repeat_length=sum(layout.pools))
     deviation = jnp.asarray(parameters.local)[:, layout.pooled_slice]
@@ -217,8 +221,15 @@ def improve(
     pooled_precision = weight / expected[None] ** 2
     local_precision = local_precision.at[:, layout.pooled_slice].set(pooled_precision)
     weights = layout.weights
-    counts = jnp.sum(jnp.asarray(segments.known, float), axis=(0, 1, 3, 4))
-    residuals = partial(segment_residuals, layout, maps, template, hinge, noise, most, by_gap=by_gap)
+    count = jnp.sum(jnp.asarray(segments.known, float), axis=(1, 3, 4))
+    counts = jnp.sum(count, axis=0)
+    of_segment = partial(segment_residuals, layout, maps, template, hinge, noise, most, by_gap=by_gap)
+
+    def residuals(shared, local, data):
+        segment, importance = data
+        measured, others = of_segment(shared, local, segment)
+        return measured * jnp.sqrt(importance)[None, :, None], others
+
     mean, precisions = (jnp.asarray(part) for part in (priors.mean, priors.precision))
 
     def rough(shared):
@@ -231,7 +242,7 @@ def improve(
     solution = minimise(
         residuals,
         parameters,
-        segments,
+        (segments, jnp.asarray(importance)),
         prior,
         Bounds(jnp.asarray(priors.lower), jnp.asarray(priors.upper)),
         channels=len(noise),
@@ -252,7 +263,8 @@ def improve(
     own = with_data * (layout.local_size - sum(layout.pools)) + deviations
     used = effective + own + (parameters.shared.size - weights)
     freedom = jnp.maximum(1 - used / jnp.sum(counts), 0.2)
-    measured = jnp.sqrt(solution.normal.squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
+    squares = jnp.sum(solution.normal.squares, axis=0)
+    measured = jnp.sqrt(squares * noise**2 / jnp.maximum(counts * freedom, 1.0))
     new_noise = jnp.where(counts > 0, jnp.maximum(measured, jnp.asarray(priors.resolution)), noise)
     new_spread = _update_spread(
         layout.pools,
@@ -265,9 +277,12 @@ def improve(
     # At the estimated noise the squares sum to the degrees of freedom, a constant, which is left out; and so
     # are deviations that the data do not determine.
     marginal = 0.5 * jnp.sum(jnp.log(jnp.minimum(variances * pooled_precision, 1)))
-    likelihood = -jnp.sum(counts * jnp.log(new_noise)) + marginal
+    # Student's t for segments: what the model lacks, or a poor recording, makes the residuals of some larger.
+    square = solution.normal.squares / importance * (noise / new_noise) ** 2 / freedom
+    larger = (FREEDOM + square) / (FREEDOM + count)
+    likelihood = marginal - jnp.sum(count * jnp.log(new_noise) + 0.5 * (FREEDOM + count) * jnp.log(larger))
     return Outcome(
-        Estimate(solution.parameters, new_noise, new_precision, new_spread),
+        Estimate(solution.parameters, new_noise, new_precision, new_spread, 1 / larger),
         likelihood,
         covariance,
         scatter_covariance(solution.normal, covariance),

@@ -135,7 +135,7 @@ def _placeholder(parameters: Parameters, channels: int) -> Normal:
         segment_gradients=jnp.zeros((segments, shared)),
         local_gradient=jnp.zeros((segments, local)),
         cost=jnp.asarray(jnp.inf),
-        squares=jnp.zeros(channels),
+        squares=jnp.zeros((segments, channels)),
     )
 
 

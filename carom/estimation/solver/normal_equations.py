@@ -50,8 +50,8 @@ class Normal(NamedTuple):
     """Contribution of each segment to the gradient with respect to the shared parameters."""
     local_gradient: Float[Values, "segments local"]
     cost: Float[Values, ""]
-    squares: Float[Values, "channels"]
-    """Sum of squared residuals of each channel."""
+    squares: Float[Values, "segments channels"]
+    """Sums of squared residuals."""
 
 
 def normal_equations(
@@ -79,19 +79,20 @@ def normal_equations(
             parameters.shared, local
         )
         return (
-            (by_shared.T @ by_shared, 0.5 * jnp.sum(value**2), jnp.sum(measured**2, axis=(0, 2))),
+            (by_shared.T @ by_shared, 0.5 * jnp.sum(value**2)),
             (
                 by_local.T @ by_shared,
                 by_local.T @ by_local,
                 by_shared.T @ value,
                 by_local.T @ value,
+                jnp.sum(measured**2, axis=(0, 2)),
             ),
         )
 
-    totals, (mixed, local, segment_gradients, local_gradient) = _by_blocks(
+    totals, (mixed, local, segment_gradients, local_gradient, squares) = _by_blocks(
         of_segment, parameters.local, segments, block_size
     )
-    shared, cost, squares = totals
+    shared, cost = totals
     shared_deviation = parameters.shared - prior.shared_mean
     local_deviation = parameters.local - prior.local_mean
     penalty = jnp.sum(prior.shared_precision * shared_deviation**2) + jnp.sum(
