@@ -121,11 +121,12 @@ class _Steps(NamedTuple):
     before: np.ndarray
     diffused: np.ndarray
     """Up to a jump of each kind: [steps, sequences, kinds, 9, 9] and [steps, sequences, kinds, 1, 9]."""
-    spread: np.ndarray
+    unsure: np.ndarray
     """Square of the time by which a jump may be early or late: [steps, sequences, kinds, 1]."""
     after: np.ndarray
     added: np.ndarray
-    """By the jump and after it: [steps, sequences, kinds, 9, 9] and [steps, sequences, kinds, 1, dimension, 9]."""
+    """By the jump and after it: [steps, sequences, kinds, 9, 9] and [steps, sequences, kinds, 1, dimension, 9].
+    """
 
 
 def _steps(h: Float[np.ndarray, "steps sequences"], motion: Motion, misfit, drift) -> _Steps:
@@ -148,7 +149,7 @@ def _jump_map(motion: Motion) -> tuple[np.ndarray, np.ndarray]:
     keep, add = np.ones((KINDS, 9)), np.zeros((KINDS, len(motion.acceleration), 9))
     keep[:, [V, VV, XV, VA]] = 0.0
     add[~_REST, :, VV] = (WIDE * motion.speed) ** 2
-    keep[np.ix_(~_IMPACT, [A, XA, AA])] = 0.0
+    keep[:, [A, XA, AA]] = _IMPACT[:, None]
     released = ~_IMPACT & ~_REST
     add[released, :, A], add[released, :, AA] = motion.acceleration, motion.deviation**2
     return keep, add
@@ -204,19 +205,17 @@ def most_probable(
     durations = np.diff(data.time, axis=0)
     instant = np.where(_REST, 0.0, (WIDE * motion.speed) ** 2)[:, None]
     block = max(1, BLOCK // count)
-    history = []
+    steps, history = _steps(durations[:block], motion, misfit, drift), []
     for k in range(1, samples):
-        if (k - 1) % block == 0:
+        if k > 1 and (k - 1) % block == 0:
             steps = _steps(durations[k - 1 : k - 1 + block], motion, misfit, drift)
-        flight, diffusion, before, diffused, spread_of_instant, rest, added = (
-            part[(k - 1) % block] for part in steps
-        )
+        flight, diffusion, before, diffused, unsure, rest, added = (part[(k - 1) % block] for part in steps)
         # Hypotheses are in the order of their weights.
         size, spawned = weight.shape[1], min(weight.shape[1], PARENTS)
         moved = (state.reshape(count, -1, 9) @ flight).reshape(state.shape)
         moved += diffusion * (state[..., AA:] > 0)  # nothing moves a body at rest
         after = state[:, :spawned].reshape(count, 1, -1, 9) @ before + diffused
-        uncertain = spread_of_instant * (after[..., V] ** 2 + after[..., VV] + instant)
+        uncertain = unsure * (after[..., V] ** 2 + after[..., VV] + instant)
         after = after @ rest
         after[..., XX] += uncertain
         after = after.reshape(count, KINDS, spawned, dimension, 9) + added
