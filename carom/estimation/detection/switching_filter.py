@@ -125,8 +125,8 @@ class _Steps(NamedTuple):
     """Square of the time by which a jump may be early or late: [steps, sequences, kinds, 1]."""
     after: np.ndarray
     added: np.ndarray
-    """By the jump and after it: [steps, sequences, kinds, 9, 9] and [steps, sequences, kinds, 1, dimension, 9].
-    """
+    """At the jump and after it: [steps, sequences, kinds, 9, 9] and
+    [steps, sequences, kinds, 1, dimension, 9]."""
 
 
 def _steps(h: Float[np.ndarray, "steps sequences"], motion: Motion, misfit, drift) -> _Steps:
