@@ -23,11 +23,12 @@ NOISE = 1e-3
 
 
 def drops(scatter: float, seed: int, count: int = 12) -> Recording:
+    """From heights of which all balls make two or three impacts, so that fits share their programs."""
     ball = Laboratory(BouncingBall(restitution=0.75), scatter=scatter, seed=seed)
     generator = np.random.default_rng(seed)
     runs = []
-    for height in generator.uniform(0.6, 1.2, count):
-        motion, _ = ball.motion(State(jnp.array([[height]]), jnp.zeros((1, 1))), np.arange(180) / 100)
+    for height in generator.uniform(0.93, 1.05, count):
+        motion, _ = ball.motion(State(jnp.array([[height]]), jnp.zeros((1, 1))), np.arange(170) / 100)
         runs.append(Run(motion.time, motion.position))
     recording = Recording(tuple(runs), 0.01, ball.scene())
     return film_motions(recording, Camera(frame_rate=100, noise=NOISE), seed=seed).recording
