@@ -42,7 +42,9 @@ def test_models_and_a_trained_fit(recording):
 
 
 def test_a_fit_of_latent_states(recording):
-    fit = carom.estimation.fit_recording(recording, carom.Settings(learn=("restitution", "surfaces")))
+    # By the programs of the small fits in `test_stages`.
+    settings = carom.Settings(learn=("restitution", "surfaces"), hidden=8, starts=1, horizons=(100,))
+    fit = carom.estimation.fit_recording(recording, settings)
     text = " ".join(parsed(fit._repr_html_()).itertext())
     assert "restitution" in text
     assert "failed" not in text

@@ -74,7 +74,8 @@ def forecast_from(
         >>> import carom
         >>> ball = carom.systems.BouncingBall()
         >>> recording = carom.simulate(ball, steps=250, step_size=0.02, noise=0.1, seed=1)
-        >>> fit = carom.fit(recording, learn=["restitution"])
+        >>> small = carom.Settings(learn=("restitution", "surfaces"), hidden=8, starts=1, horizons=(100,))
+        >>> fit = carom.fit(recording, settings=small)
         >>> ahead = forecast_from(fit.model, ball.start, 50, samples=fit.samples)
         >>> width = (ahead.high - ahead.low)[0, :, 0, 0]
         >>> bool(width[0] == 0 < width[25] < width[50])

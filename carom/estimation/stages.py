@@ -83,7 +83,8 @@ def fit_recording(
         >>> import carom
         >>> ball = carom.systems.BouncingBall(restitution=0.8)
         >>> recording = carom.simulate(ball, steps=250, step_size=0.02, noise=0.05, seed=1)
-        >>> fit = fit_recording(recording, Settings(learn=("restitution", "surfaces")))
+        >>> small = Settings(learn=("restitution", "surfaces"), hidden=8, starts=1, horizons=(100,))
+        >>> fit = fit_recording(recording, small)
         >>> restitution = fit.parameters[0]
         >>> abs(restitution.value - 0.8) < 0.02
         True

@@ -1,5 +1,6 @@
 """Multilayer perceptrons, and networks in the form that training differentiates fastest."""
 
+import functools
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, TypeVar
@@ -47,13 +48,15 @@ def perceptron(
 ) -> Perceptron:
     """A random network with these layer sizes, inputs and outputs included."""
     require_choice("activation", activation, PerceptronActivation)
+    return Perceptron(_kernels(key, sizes), tuple(jnp.zeros((size,)) for size in sizes[1:]), activation)
+
+
+@functools.partial(jax.jit, static_argnames="sizes")
+def _kernels(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[Float[Array, "_ _"], ...]:
     glorot = jax.nn.initializers.glorot_uniform()
     keys = jax.random.split(key, len(sizes) - 1)
     # Transposed, because the initialiser counts inputs along the first axis of a shape.
-    weights = tuple(
-        glorot(layer_key, shape).T for layer_key, shape in zip(keys, pairwise(sizes), strict=True)
-    )
-    return Perceptron(weights, tuple(jnp.zeros((size,)) for size in sizes[1:]), activation)
+    return tuple(glorot(layer_key, shape).T for layer_key, shape in zip(keys, pairwise(sizes), strict=True))
 
 
 def for_training(model: Module) -> Module:

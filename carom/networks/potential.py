@@ -1,5 +1,6 @@
 """A scalar potential by a network of one hidden layer."""
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -60,11 +61,14 @@ def potential_network(
 ) -> PotentialNetwork:
     """A random potential with Glorot-uniform kernels and zero biases."""
     require_choice("activation", activation, Activation)
+    weight, output = _kernels(key, coordinates, hidden)
+    return PotentialNetwork(weight, jnp.zeros((hidden,)), output, activation)
+
+
+@functools.partial(jax.jit, static_argnames=("coordinates", "hidden"))
+def _kernels(
+    key: Key[Array, ""], coordinates: int, hidden: int
+) -> tuple[Float[Array, "hidden coordinates"], Float[Array, "hidden"]]:
     first, second = jax.random.split(key)
     glorot = jax.nn.initializers.glorot_uniform()
-    return PotentialNetwork(
-        weight=glorot(first, (coordinates, hidden)).T,
-        bias=jnp.zeros((hidden,)),
-        output=glorot(second, (hidden, 1))[:, 0],
-        activation=activation,
-    )
+    return glorot(first, (coordinates, hidden)).T, glorot(second, (hidden, 1))[:, 0]

@@ -178,8 +178,8 @@ class Findings:
             return None
         position, velocity = (jnp.asarray(part, "float32") for part in self.motions[0])
         mass = model.inertia().momentum(jnp.zeros_like(position[0]).at[0, 0].set(1.0))[0, 0]
-        kinetic = jax.vmap(lambda v: kinetic_energy(model.inertia(), v))(velocity)
-        potential = jax.vmap(model.potential_energy)(position)
+        kinetic = jax.jit(jax.vmap(lambda v: kinetic_energy(model.inertia(), v)))(velocity)
+        potential = jax.jit(jax.vmap(model.potential_energy))(position)
         return np.stack([kinetic, potential - potential.min()]) / float(mass)
 
     @cached_property
@@ -237,7 +237,7 @@ class Findings:
 
         def speeds(motion: Trajectory, happened: np.ndarray) -> np.ndarray:
             before = (jnp.asarray(part[:-1], "float32") for part in motion)
-            rate = jax.vmap(lambda q, v: contact_rate(model.geometry.jacobian(q), v))(*before)
+            rate = jax.jit(jax.vmap(lambda q, v: contact_rate(model.geometry.jacobian(q), v)))(*before)
             return -np.asarray(rate)[happened[1:]]
 
         closing = np.concatenate([*map(speeds, self.motions, self.impacts), np.zeros(0)])
@@ -272,10 +272,10 @@ class Findings:
         """The curves of the model, with bands from the posterior samples."""
         low = high = [None] * len(of)
         if self.posterior is not None:
-            samples = np.asarray(eqx.filter_vmap(evaluate)(self.posterior))
+            samples = np.asarray(eqx.filter_jit(eqx.filter_vmap(evaluate))(self.posterior))
             # Weibull's plotting positions do not understate the tails of few samples.
             low, high = np.quantile(samples, [0.05, 0.95], axis=0, method="weibull")
-        value = np.asarray(evaluate(self.model))
+        value = np.asarray(eqx.filter_jit(evaluate)(self.model))
         return tuple(map(Curve, of.tolist(), grids, value, low, high))
 
     @cached_property

@@ -18,12 +18,14 @@ from carom.integrators import EventReport, ReportKind, event_driven_motion
 from carom.integrators.event_driven.balls import Balls
 from carom.mechanics import ContactGeometry, Pair, Plane, Wall
 from carom.systems.base import AbstractSystem, float64_state, trajectory
-from carom.types import Coordinates, Scalar, State, Trajectory
+from carom.types import Coordinates, Scalar, State, Trajectory, Values
 
 Solid = tuple[Plane, ...]
 """The planes behind all of which a ball cannot be; the first is the wall, the others end it."""
 NEIGHBOUR_LISTS = 48
 """With more bodies than this each is compared with its neighbours only."""
+PADDING = 256
+"""Motions are computed with a multiple of this number of intervals."""
 BATCH = 64
 """Scenes that are computed together on a processor: their state fits into the cache of a core."""
 MAX_IMPACTS = 1000
@@ -116,12 +118,16 @@ class AbstractBalls(AbstractSystem):
     def exact(self, start: State, times: np.ndarray) -> Trajectory:
         times = np.asarray(times, float)
         with jax.enable_x64(True):
-            first = jax.tree.map(lambda x: x[None], float64_state(start))
+            first = jax.tree.map(lambda part: jnp.asarray(np.asarray(part, float)[None]), start)
             self._require_apart(first.position)
-            samples, report = _motion(self.balls(), first, jnp.diff(jnp.asarray(times)), "contacts")
-            _require_resolved(report, times)
-            states = jax.tree.map(lambda one, later: jnp.concatenate([one, later[:, 0]]), first, samples)
-        return trajectory(times, states, self._contacts(np.asarray(report.contact)[:, 0]))
+            # Padded by intervals of no length, so that motions of about the same length share a program.
+            count = max(len(times) - 1, 0)
+            intervals = np.pad(np.diff(times), (0, -count % PADDING))
+            samples, report = _motion(self.balls(), first, intervals, "contacts")
+        samples, report = jax.tree.map(lambda part: np.asarray(part)[:count], (samples, report))
+        _require_resolved(report, times)
+        states = jax.tree.map(lambda one, later: np.concatenate([one, later[:, 0]]), first, samples)
+        return trajectory(times, states, self._contacts(report.contact[:, 0]))
 
     def motions(self, starts: State, *, steps: int, step_size: float) -> Motions:
         """The exact motions of many scenes at once, without their contacts; several times faster so.
@@ -133,7 +139,7 @@ class AbstractBalls(AbstractSystem):
         with jax.enable_x64(True):
             first = float64_state(starts)
             self._require_apart(first.position)
-            balls, intervals = self.balls(), jnp.full((steps,), step_size)
+            balls, intervals = self.balls(), np.full(steps, float(step_size))
         # In NumPy, so that slices of a batch are not compiled.
         parts = np.asarray(first.position), np.asarray(first.velocity)
         scenes = len(parts[0])
@@ -169,14 +175,14 @@ class AbstractBalls(AbstractSystem):
         columns += [touched[:, pair.first, pair.second] for pair in self.geometry.pairs]
         return np.stack(columns, axis=1)
 
-    def _require_apart(self, position: Float[Array, "scenes ..."]) -> None:
+    def _require_apart(self, position: Float[Values, "scenes ..."]) -> None:
         if position.shape[1:] != (len(self.radii), self.dimension):
             raise InputError(
                 f"A start needs positions of {len(self.radii)} balls in {self.dimension} dimensions, not of "
                 f"shape {position.shape[1:]}."
             )
         # Balls may start in contact, to the rounding of their positions.
-        if float(jnp.min(jax.vmap(self.geometry.gap)(position), initial=0.0)) < -1e-9:
+        if np.min(self.geometry.gap(np.asarray(position)), initial=0.0) < -1e-9:
             raise InputError("At the start some balls overlap or lie inside a wall; move them apart.")
 
 

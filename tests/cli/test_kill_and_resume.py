@@ -17,7 +17,9 @@ from carom.fits.fit_directory import MANIFEST
 ROOT = Path(__file__).parents[2]
 FITS = {
     "carom": ["--hidden", "8"],
-    "no potential": ["--potential", "none", "--learn", "gravity", "restitution"],
+    "no potential": [
+        *("--potential", "none", "--learn", "gravity", "restitution", "--stepper", "constraint_exact")
+    ],
     "both schemes": ["--hidden", "4", "--learn", "restitution"],
     "paper, ensemble": ["--recipe", "paper", "--ensemble", "2", "--epochs", "100", "--hidden", "16"],
 }

@@ -87,8 +87,12 @@ def test_normal_equations_in_blocks_are_the_same(size):
             curve = jnp.sin(shared[0] * jnp.arange(7.0)) * local[0] + shared[1] * local[1]
             return curve[:, None, None] - data, shared[2:] * local[:1]
 
-        whole = normal_equations(residuals, parameters, data, prior)
-        blocks = normal_equations(residuals, parameters, data, prior, block_size=size)
+        def equations(parameters, data, size):
+            return normal_equations(residuals, parameters, data, prior, block_size=size)
+
+        whole, blocks = (
+            jax.jit(equations, static_argnums=2)(parameters, data, block) for block in (None, size)
+        )
         for one, other in zip(whole, blocks, strict=True):
             assert one.shape == other.shape
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

@@ -5,7 +5,10 @@ from carom.systems import BouncingBall, Laboratory
 from tests.estimation.test_terms import drops
 
 SETTINGS = carom.Settings(
-    learn=("restitution", "surfaces", "gravity"), potential="none", stepper="constraint_exact"
+    learn=("restitution", "surfaces", "gravity"),
+    potential="none",
+    stepper="constraint_exact",
+    horizons=(20,),
 )
 
 

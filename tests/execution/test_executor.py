@@ -83,29 +83,44 @@ def test_results_are_in_the_order_of_the_tasks(workers):
     assert run_in(workers, []) == []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_errors_reach_the_caller(workers):
+@pytest.fixture(scope="module")
+def two_workers():
+    """Shared by tests after which workers go on: each takes a second to start."""
+    with LocalExecutor(2) as executor:
+        yield executor
+
+
+def test_errors_reach_the_caller(two_workers):
     with pytest.raises(InputError, match="cannot be done"):
-        run_in(workers, [Task(refuse), Task(square, (2,))])
+        run_in(1, [Task(refuse), Task(square, (2,))])
+    with pytest.raises(InputError, match="cannot be done"):
+        run_tasks([Task(refuse), Task(square, (2,))], executor=two_workers)
 
 
-def test_unpicklable_errors_and_results_reach_the_caller():
+def test_unpicklable_errors_and_results_reach_the_caller(two_workers):
     with pytest.raises(RuntimeError, match="UnpicklableError: 1 and 2"):
-        run_in(2, [Task(raise_unpicklable), Task(square, (2,))])
+        run_tasks([Task(raise_unpicklable), Task(square, (2,))], executor=two_workers)
     with pytest.raises((RuntimeError, AttributeError, pickle.PicklingError), match="lambda"):
-        run_in(2, [Task(return_unpicklable), Task(square, (2,))])
+        run_tasks([Task(return_unpicklable), Task(square, (2,))], executor=two_workers)
 
 
-def test_a_worker_that_dies_is_replaced_and_its_task_repeated(tmp_path):
+@pytest.mark.skipif(sys.platform != "linux" or len(available_cores()) < 2, reason="needs two cores and Linux")
+def test_workers_have_cores_of_their_own(two_workers):
+    first, second = run_tasks([Task(cores), Task(cores)], executor=two_workers)
+    assert first
+    assert not {*first} & {*second}
+
+
+def test_a_worker_that_dies_is_replaced_and_its_task_repeated(two_workers, tmp_path):
     tasks = [Task(die_once, (str(tmp_path / "died"),)), *(Task(square, (number,)) for number in range(4))]
-    first, *rest = run_in(2, tasks)
+    first, *rest = run_tasks(tasks, executor=two_workers)
     assert first == "done"
     assert [value for value, _ in rest] == [0, 1, 4, 9]
 
 
-def test_a_task_that_kills_every_worker_is_reported():
+def test_a_task_that_kills_every_worker_is_reported(two_workers):
     with pytest.raises(InputError, match="4 worker processes were killed over the same task"):
-        run_in(2, [Task(die), Task(square, (2,))])
+        run_tasks([Task(die), Task(square, (2,))], executor=two_workers)
 
 
 def test_workers_stay_for_the_next_tasks_and_end_with_the_executor(tmp_path):
@@ -118,13 +133,6 @@ def test_workers_stay_for_the_next_tasks_and_end_with_the_executor(tmp_path):
     for process in processes:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
-
-
-@pytest.mark.skipif(sys.platform != "linux" or len(available_cores()) < 2, reason="needs two cores and Linux")
-def test_workers_have_cores_of_their_own():
-    first, second = run_in(2, [Task(cores), Task(cores)])
-    assert first
-    assert not {*first} & {*second}
 
 
 def test_workers_end_with_the_process_that_started_them(tmp_path):

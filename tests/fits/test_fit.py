@@ -15,7 +15,7 @@ from carom.types import State
 from tests.campaign import shortened
 
 SETTINGS = TrainingSettings(epochs=500, learning_rate=1e-2, schedule="cosine", l2=0.0)
-SHORT = replace(SETTINGS, epochs=300)
+SHORT = replace(SETTINGS, epochs=200)
 """Enough for what is learned every day."""
 
 

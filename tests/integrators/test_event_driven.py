@@ -38,7 +38,7 @@ def random_laws(random):
 
 
 @pytest.mark.parametrize("dimension", SHAPES)
-@examples(8)
+@examples(4)
 @given(seed=seeds)
 @example(seed=26805)  # a clump without rebound, for which the iteration for the cluster does not converge
 def test_free_balls_keep_their_momentum_and_gain_no_energy(dimension, seed):
@@ -72,7 +72,7 @@ def test_free_balls_keep_their_momentum_and_gain_no_energy(dimension, seed):
     ("dimension", "field"),
     shortened(itertools.product(SHAPES, [False, True]), [(3, True), (2, False)]),
 )
-@examples(5)
+@examples(3)
 @given(seed=seeds)
 def test_energy_is_never_gained_and_nothing_overlaps(dimension, field, seed):
     """For e ≤ 1 and any μ, through rest and heaps; 100 steps."""
@@ -88,14 +88,14 @@ def test_energy_is_never_gained_and_nothing_overlaps(dimension, field, seed):
 
 
 @pytest.mark.parametrize("field", [False, True], ids=["free table", "gravity"])
-def test_energy_is_constant_over_ten_thousand_steps(field):
+def test_energy_is_constant_over_thousands_of_steps(field):
     """e = 1, μ = 0. Measured: 3e-13 of the energy."""
     random = np.random.default_rng(1)
     gravity = downwards(2) if field else None
     balls = balls_in_a_box(random, 8, 2, restitution=1, friction=0, gravity=gravity)
     start = scattered_states(random, balls, 2)
-    states, report = motion(balls, start, jnp.full(10_000, 0.01))
-    assert np.asarray(report.contact.any(axis=-1)).sum() > 10_000
+    states, report = motion(balls, start, jnp.full(4000, 0.01))
+    assert np.asarray(report.contact.any(axis=-1)).sum() > 4000
     assert not report.exhausted.any()
     energy, before = energies(balls, states), energies(balls, start)
     np.testing.assert_allclose(energy, np.broadcast_to(before, energy.shape), rtol=1e-9)
@@ -103,7 +103,7 @@ def test_energy_is_constant_over_ten_thousand_steps(field):
 
 
 @pytest.mark.parametrize("field", [False, True], ids=["free table", "gravity"])
-@examples(5)
+@examples(2)
 @given(seed=seeds)
 @example(seed=35)  # inelastic collapses
 @example(seed=230)
@@ -133,7 +133,7 @@ def rotation(random, dimension):
 
 
 @pytest.mark.parametrize("dimension", [2, pytest.param(3, marks=pytest.mark.campaign)])
-@examples(4)
+@examples(2)
 @given(seed=seeds)
 def test_rotations_reflections_and_other_numbers_change_nothing(dimension, seed):
     random = np.random.default_rng(seed)
@@ -160,7 +160,7 @@ def test_rotations_reflections_and_other_numbers_change_nothing(dimension, seed)
     np.testing.assert_allclose(np.asarray(again.position)[:12], expected, atol=1e-8)
 
 
-@examples(4)
+@examples(2)
 @given(seed=seeds)
 def test_a_motion_goes_on_from_any_of_its_states(seed):
     """Time shift, and other samples in between: the motion is that of the balls, not of the sampling."""

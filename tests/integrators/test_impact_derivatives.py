@@ -92,7 +92,7 @@ def random_parameters(random):
 
 
 @pytest.mark.parametrize("name", shortened(MOTIONS, ["events under gravity", "events on a free table"]))
-@examples(6)
+@examples(3)
 @given(seed=seeds)
 def test_derivatives_of_the_last_state(name, seed):
     """Away from grazing, and where no neighbour makes other impacts: relative error below 1e-6."""

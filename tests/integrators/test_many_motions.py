@@ -63,18 +63,19 @@ def test_without_contacts_motions_can_be_reversed(float64):
 
 
 def together(mechanism, starts, lengths, mode):
-    stacked = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x, float)[None], MOTIONS, axis=0), mechanism)
-    modes = jnp.full((MOTIONS, len(mechanism.geometry)), mode)
+    stacked = jax.tree.map(
+        lambda x: jnp.asarray(np.repeat(np.asarray(x, float)[None], MOTIONS, axis=0)), mechanism
+    )
+    return _together(stacked, starts, lengths, np.full((MOTIONS, len(mechanism.geometry)), mode))
 
-    @jax.jit
-    def run(starts, lengths):
-        def step(carry, length):
-            after, contact, settled = step_many(stacked, carry[0], length, modes, carry[1])
-            return (after, settled), (after, contact)
 
-        return jax.lax.scan(step, (starts, jnp.zeros(modes.shape, bool)), lengths)[1]
+@eqx.filter_jit
+def _together(stacked, starts, lengths, modes):
+    def step(carry, length):
+        after, contact, settled = step_many(stacked, carry[0], length, modes, carry[1])
+        return (after, settled), (after, contact)
 
-    return run(starts, lengths)
+    return jax.lax.scan(step, (starts, jnp.zeros(modes.shape, bool)), lengths)[1]
 
 
 def alone(mechanism, starts, lengths):

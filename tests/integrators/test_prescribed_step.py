@@ -57,7 +57,7 @@ def about_to_touch(contacts: ContactGeometry, number: int, random: np.random.Gen
     ("dimension", "bodies", "frictions"),
     [
         (1, 3, [None]),
-        (2, 3, [0.3]),
+        pytest.param(2, 3, [0.3], marks=pytest.mark.campaign),
         (3, 2, [0.05, 2.0]),
         pytest.param(2, 3, [None], marks=pytest.mark.campaign),
         pytest.param(3, 2, [None], marks=pytest.mark.campaign),

@@ -21,7 +21,9 @@ def fitted_page(tmp_path_factory):
     rows = [f"{t:.4f},{h:.6f}" for t, h in zip(time, height, strict=False)]
     recording.write_text("\n".join(["t,height <script>$alert(1)$</script>", *rows]) + "\n")
     main(["init", str(recording)])
-    main(["fit", str(recording), "--hold-out", "0.2", "--out", str(folder / "run")])
+    # A small network from one start, in two stages: few programs to compile.
+    small = ["--hidden", "8", "--starts", "1", "--horizons", "100"]
+    main(["fit", str(recording), *small, "--hold-out", "0.2", "--out", str(folder / "run")])
     main(["report", str(folder / "run")])
     return folder / "run" / "report.html"
 

@@ -19,6 +19,8 @@ OUTLIERS, REST, RELEASE = 0.01, 0.1, 0.05
 """Prior probabilities of an outlier, and that a jump brings a body to rest, or changes its acceleration."""
 OUTLIER_SCALE = 0.3
 """Standard deviation of outliers, relative to the range of the motion: a lost track is anywhere."""
+BLOCK = 512
+"""Steps times sequences whose maps are made at once; those of one take 8 kB."""
 WIDE = 1.5
 """Standard deviation of the velocity after a jump, in units of the root-mean-square speed."""
 
@@ -34,7 +36,8 @@ _LOG_SHARE = np.log([*[(1 - REST - RELEASE) / len(INSTANTS)] * len(INSTANTS), RE
 
 # Entries of a Gaussian state: means, then covariances.
 X, V, A, XX, XV, XA, VV, VA, AA = range(9)
-_FIRST, _SECOND = [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]
+_FIRST, _SECOND = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 1, 2, 1, 2, 2])
+_OF_MEASURED = {X: np.array([XX, XV, XA]), V: np.array([XV, VV, VA])}
 
 
 class Motion(NamedTuple):
@@ -81,47 +84,88 @@ class Jumps(NamedTuple):
     """Samples that are no measurement of the motion."""
 
 
-def _flown(state: np.ndarray, h: np.ndarray, misfit: np.ndarray, drift: np.ndarray) -> np.ndarray:
-    """Gaussian states [9, …] after a time h of dx = v dt, dv = a dt + √q dW, da = √p dW′: F P Fᵀ + Q."""
-    x, v, a, xx, xv, xa, vv, va, aa = state
-    moved, square = np.empty((9, *np.broadcast_shapes(x.shape, h.shape))), 0.5 * h**2
-    of_x = xx + h * xv + square * xa, xv + h * vv + square * va, xa + h * va + square * aa
-    of_v = vv + h * va, va + h * aa
-    moved[X] = x + h * v + square * a
-    moved[V] = v + h * a
-    moved[A] = a
-    moved[XX] = of_x[0] + h * of_x[1] + square * of_x[2] + misfit * h**3 / 3 + drift * h**5 / 20
-    moved[XV] = of_x[1] + h * of_x[2] + misfit * square + drift * h**4 / 8
-    moved[XA] = of_x[2] + drift * h**3 / 6
-    moved[VV] = of_v[0] + h * of_v[1] + misfit * h + drift * h**3 / 3
-    moved[VA] = of_v[1] + drift * square
-    moved[AA] = aa + drift * h
-    return moved
+def _flight(h: np.ndarray) -> Float[np.ndarray, "*times 9 9"]:
+    """The map of Gaussian states over times h of dx = v dt, dv = a dt, to be multiplied from the right."""
+    square, flight = 0.5 * h**2, np.zeros((*h.shape, 9, 9))
+    flight[..., range(9), range(9)] = 1.0
+    for source, target in ((V, X), (A, V), (VV, XV), (XA, XV), (VA, XA), (AA, VA)):
+        flight[..., source, target] = h
+    for source, target in ((XV, XX), (VA, VV)):
+        flight[..., source, target] = 2 * h
+    for source, target in ((A, X), (AA, XA)):
+        flight[..., source, target] = square
+    flight[..., XA, XX] = flight[..., VV, XX] = flight[..., AA, VV] = h**2
+    flight[..., VA, XX], flight[..., AA, XX] = h**3, square**2
+    flight[..., VA, XV], flight[..., AA, XV] = 1.5 * h**2, h * square
+    return flight
+
+
+def _diffusion(h: np.ndarray, misfit: np.ndarray, drift: np.ndarray) -> Float[np.ndarray, "*times 9"]:
+    """What √q dW in dv and √p dW′ in da add to the covariances in a time h."""
+    added = np.zeros((*h.shape, 9))
+    added[..., XX] = misfit * h**3 / 3 + drift * h**5 / 20
+    added[..., XV] = misfit * h**2 / 2 + drift * h**4 / 8
+    added[..., XA] = drift * h**3 / 6
+    added[..., VV] = misfit * h + drift * h**3 / 3
+    added[..., VA] = drift * h**2 / 2
+    added[..., AA] = drift * h
+    return added
+
+
+class _Steps(NamedTuple):
+    """What some successive steps do to states [sequences, hypotheses, dimension, 9]."""
+
+    flight: np.ndarray
+    diffusion: np.ndarray
+    """Without a jump: [steps, sequences, 9, 9] and [steps, sequences, 1, 1, 9]."""
+    before: np.ndarray
+    diffused: np.ndarray
+    """Up to a jump of each kind: [steps, sequences, kinds, 9, 9] and [steps, sequences, kinds, 1, 9]."""
+    unsure: np.ndarray
+    """Square of the time by which a jump may be early or late: [steps, sequences, kinds, 1]."""
+    after: np.ndarray
+    added: np.ndarray
+    """At the jump and after it: [steps, sequences, kinds, 9, 9] and
+    [steps, sequences, kinds, 1, dimension, 9]."""
+
+
+def _steps(h: Float[np.ndarray, "steps sequences"], motion: Motion, misfit, drift) -> _Steps:
+    keep, add = _jump_map(motion)
+    parts, q, p = h[:, :, None], misfit[:, None], drift[:, None]
+    after = _flight(parts * _AFTER)
+    return _Steps(
+        _flight(h),
+        _diffusion(h, misfit, drift)[:, :, None, None],
+        _flight(parts * _BEFORE),
+        _diffusion(parts * _BEFORE, q, p)[:, :, :, None],
+        (parts**2 * (_WIDTH**2 / 12))[..., None],
+        keep[:, :, None] * after,
+        (add @ after + _diffusion(parts * _AFTER, q, p)[:, :, :, None])[:, :, :, None],
+    )
 
 
 def _jump_map(motion: Motion) -> tuple[np.ndarray, np.ndarray]:
-    """What a jump of each kind keeps of a state, and what it adds: [9, 1, kinds, 1, 1 or dimension]."""
-    keep, add = np.ones((9, 1, KINDS, 1, 1)), np.zeros((9, 1, KINDS, 1, len(motion.acceleration)))
-    keep[[V, VV, XV, VA]] = 0.0
-    add[VV][:, ~_REST] = (WIDE * motion.speed) ** 2
-    for kind in np.flatnonzero(~_IMPACT):
-        keep[[A, XA, AA], :, kind] = 0.0
-        if not _REST[kind]:
-            add[A][:, kind], add[AA][:, kind] = motion.acceleration, motion.deviation**2
+    """What a jump of each kind keeps of a state, [kinds, 9], and what it adds, [kinds, dimension, 9]."""
+    keep, add = np.ones((KINDS, 9)), np.zeros((KINDS, len(motion.acceleration), 9))
+    keep[:, [V, VV, XV, VA]] = 0.0
+    add[~_REST, :, VV] = (WIDE * motion.speed) ** 2
+    keep[:, [A, XA, AA]] = _IMPACT[:, None]
+    released = ~_IMPACT & ~_REST
+    add[released, :, A], add[released, :, AA] = motion.acceleration, motion.deviation**2
     return keep, add
 
 
-def _first_state(data: Sequences, motion: Motion) -> Float[np.ndarray, "9 sequences 2 dimension"]:
+def _first_state(data: Sequences, motion: Motion) -> Float[np.ndarray, "sequences 2 dimension 9"]:
     """What is known of every sequence at its first sample, and if that is an outlier."""
     count, dimension = data.position.shape[1:]
-    state = np.zeros((9, count, 2, dimension))
+    state = np.zeros((count, 2, dimension, 9))
     seen = np.isfinite(data.position[0])
     middle = 0.5 * (np.nanmax(data.position, axis=(0, 1)) + np.nanmin(data.position, axis=(0, 1)))
-    state[X], state[XX] = middle, motion.length**2
-    state[X, :, 0] = np.where(seen, data.position[0], middle)
-    state[XX, :, 0] = np.where(seen, motion.noise[0] ** 2, motion.length**2)
-    state[VV], state[AA] = (WIDE * motion.speed) ** 2, motion.deviation**2
-    state[A] = motion.acceleration
+    state[..., X], state[..., XX] = middle, motion.length**2
+    state[:, 0, :, X] = np.where(seen, data.position[0], middle)
+    state[:, 0, :, XX] = np.where(seen, motion.noise[0] ** 2, motion.length**2)
+    state[..., VV], state[..., AA] = (WIDE * motion.speed) ** 2, motion.deviation**2
+    state[..., A] = motion.acceleration
     return state
 
 
@@ -158,29 +202,31 @@ def most_probable(
     evidence, shares = np.zeros(count), np.log([1 - OUTLIERS, OUTLIERS])[:, None, None]
     weight = np.tile(shares[:, 0, 0], (count, 1))
     stays, jumps = -np.logaddexp(0, data.prior)[:, :, None], -np.logaddexp(0, -data.prior)[:, :, None]
-    steps = np.diff(data.time, axis=0)[:, :, None, None]
-    keep, add = _jump_map(motion)
-    instant = np.where(_REST, 0.0, (WIDE * motion.speed) ** 2)[:, None, None]
-    width = _WIDTH[:, None, None] ** 2 / 12
-    q, p = (level[:, None, None] for level in (misfit, drift))
-    history = []
+    durations = np.diff(data.time, axis=0)
+    instant = np.where(_REST, 0.0, (WIDE * motion.speed) ** 2)[:, None]
+    block = max(1, BLOCK // count)
+    steps, history = _steps(durations[:block], motion, misfit, drift), []
     for k in range(1, samples):
+        if k > 1 and (k - 1) % block == 0:
+            steps = _steps(durations[k - 1 : k - 1 + block], motion, misfit, drift)
+        flight, diffusion, before, diffused, unsure, rest, added = (part[(k - 1) % block] for part in steps)
         # Hypotheses are in the order of their weights.
-        size, spawned, h = weight.shape[1], min(weight.shape[1], PARENTS), steps[k - 1]
-        moving = state[AA] > 0  # nothing moves a body at rest
-        moved = _flown(state, h, q * moving, p * moving)
-        h, kinds = h[:, None], (slice(None), None)
-        after = _flown(state[:, :, None, :spawned], h * _BEFORE[:, None, None], q[kinds], p[kinds])
-        after[XX] += width * h**2 * (after[V] ** 2 + after[VV] + instant)
-        after = _flown(after * keep + add, h * _AFTER[:, None, None], q[kinds], p[kinds])
-        state = np.concatenate([moved, after.reshape(9, count, -1, dimension)], axis=2)
+        size, spawned = weight.shape[1], min(weight.shape[1], PARENTS)
+        moved = (state.reshape(count, -1, 9) @ flight).reshape(state.shape)
+        moved += diffusion * (state[..., AA:] > 0)  # nothing moves a body at rest
+        after = state[:, :spawned].reshape(count, 1, -1, 9) @ before + diffused
+        uncertain = unsure * (after[..., V] ** 2 + after[..., VV] + instant)
+        after = after @ rest
+        after[..., XX] += uncertain
+        after = after.reshape(count, KINDS, spawned, dimension, 9) + added
+        state = np.concatenate([moved, after.reshape(count, -1, dimension, 9)], axis=1)
         jumped = (weight[:, :spawned] + jumps[k])[:, None] + _LOG_SHARE[:, None]
         weight = np.concatenate([weight + stays[k], jumped.reshape(count, -1)], axis=1)
         lost = np.zeros(weight.shape, bool)
         for row, values, finite, usual, variances in channels:
             known = finite[k]
-            error = np.where(known, values[k] - state[row], 0.0)
-            spread = state[XX if row == X else VV] + variances
+            error = np.where(known, values[k] - state[..., row], 0.0)
+            spread = state[..., XX if row == X else VV] + variances
             density = np.where(known, -0.5 * (error**2 / spread + np.log(2 * np.pi * spread)), 0.0)
             usual_weight, unusual_weight = density.sum(axis=-1) + shares
             if row == X:  # a sample is an outlier in all that is measured
@@ -188,20 +234,20 @@ def most_probable(
             weight = weight + np.where(lost, unusual_weight, usual_weight)
             # What was not measured has an infinite variance, and leaves the state as it was.
             variance = np.where(known & ~lost[..., None], usual, np.inf)
-            covariances = state[[XX, XV, XA] if row == X else [XV, VV, VA]]
-            gain = covariances / (covariances[row] + variance)
-            state[:3] += gain * error
-            state[3:] -= gain[_FIRST] * covariances[_SECOND]
+            covariances = state[..., _OF_MEASURED[row]]
+            gain = covariances / (covariances[..., row] + variance)[..., None]
+            state[..., :3] += gain * error[..., None]
+            state[..., 3:] -= gain[..., _FIRST] * covariances[..., _SECOND]
         # Of several parents of a jump only the best is kept: the state after it hardly depends on the parent.
         by_parent = weight[:, size:].reshape(count, KINDS, spawned).argmax(axis=2)
         parent[k] = last[rows, by_parent]
-        own = np.broadcast_to(np.arange(size), (count, size))
+        own = rows * 0 + np.arange(size)
         kept = np.concatenate([own, size + np.arange(KINDS) * spawned + by_parent], axis=1)
-        fresh = np.broadcast_to(k * KINDS + np.arange(KINDS), (count, KINDS))
+        fresh = rows * 0 + (k * KINDS + np.arange(KINDS))
         last = np.concatenate([last, fresh], axis=1)
         order = np.argsort(-weight[rows, kept], axis=1)[:, :HYPOTHESES]
         kept, last = kept[rows, order], last[rows, order]
-        state, weight, lost = state[:, rows, kept], weight[rows, kept], lost[rows, kept]
+        state, weight, lost = state[rows, kept], weight[rows, kept], lost[rows, kept]
         # Jumps inherit the outliers of the best hypothesis, which their parents hardly differ from.
         history.append((lost, np.where(kept < size, kept, 0)))
         evidence += weight[:, 0]

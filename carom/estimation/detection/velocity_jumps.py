@@ -52,10 +52,13 @@ def detect_velocity_jumps(data: Sequences) -> tuple[list[Jumps], Motion]:
     best: tuple[list[Jumps], Motion] | None = None
     evidence = -np.inf
     for number in range(ROUNDS):
+        tried = None
         if number < 2:
-            motion = _with_misfit(data.some(some), motion)
-        levels = np.full((2, count), [[motion.misfit], [motion.drift]])
-        parts, of_sequence = most_probable(data, motion, *levels)
+            motion, tried = _with_misfit(data.some(some), motion)
+        if tried is None or len(some) < count:
+            levels = np.full((2, count), [[motion.misfit], [motion.drift]])
+            tried = most_probable(data, motion, *levels)
+        parts, of_sequence = tried
         found, total = _joined(parts, whole), float(of_sequence.sum())
         # What the flights say of accelerations and noise is a better prior, unless it misleads: that of a few
         # pushes, say, or of contacts. Bounces too quick to tell apart cost either prior a little.
@@ -198,9 +201,13 @@ def _speed(data: Sequences, noise: float) -> float:
     return speed
 
 
-def _with_misfit(data: Sequences, motion: Motion) -> Motion:
-    """The motion with the drift, and then the misfit, under which the data are most probable."""
+def _with_misfit(
+    data: Sequences, motion: Motion
+) -> tuple[Motion, tuple[list[Jumps], Float[np.ndarray, "sequences"]]]:
+    """The motion with the drift, and then the misfit, under which the data are most probable; its jumps."""
     rate, chosen = motion.speed / motion.length, motion._replace(drift=0.0, misfit=0.0)
+    found: list[Jumps] = []
+    of_sequence = np.zeros(0)
     for name, fractions, unit in (
         ("drift", DRIFTS, motion.speed**2 * rate**3),
         ("misfit", MISFITS, motion.speed**2 * rate),
@@ -211,13 +218,15 @@ def _with_misfit(data: Sequences, motion: Motion) -> Motion:
         values[name] = trials
         each = {key: np.repeat(value, count) for key, value in values.items()}
         rows = np.tile(np.arange(count), len(trials))
-        evidence = most_probable(data.some(rows), motion, **each)[1].reshape(len(trials), count).sum(axis=1)
-        best = 0
+        jumps, of_all = most_probable(data.some(rows), motion, **each)
+        of_trials = of_all.reshape(len(trials), count)
+        evidence, best = of_trials.sum(axis=1), 0
         for index in range(1, len(trials)):
             if evidence[index] > evidence[best] + GAIN:
                 best = index
         chosen = chosen._replace(**{name: float(trials[best])})
-    return chosen
+        found, of_sequence = jumps[best * count : (best + 1) * count], of_trials[best]
+    return chosen, (found, of_sequence)
 
 
 def _from_flights(data: Sequences, found: Sequence[Jumps], motion: Motion) -> Motion:

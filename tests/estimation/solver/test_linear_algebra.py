@@ -1,6 +1,8 @@
 """Inverses and solutions against NumPy's, in batches and alone, and many at a time that come to an end."""
 
-from functools import partial
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,22 @@ import numpy as np
 import pytest
 
 from carom.estimation.solver.linear_algebra import inverse, inverse_of_blocks, solve
+
+BUSY = """
+import jax, jax.numpy as jnp, numpy as np
+from carom.estimation.solver.linear_algebra import inverse
+
+@jax.jit
+def busy(matrices):
+    def turn(_, matrices):
+        shifted = [matrices + k * jnp.eye(matrices.shape[-1])[None] for k in range(3, 11)]
+        return sum(jax.vmap(inverse)(matrix) for matrix in shifted)
+
+    return jax.lax.fori_loop(0, 10, turn, matrices)
+
+matrices = jnp.asarray(0.1 * np.random.default_rng(0).standard_normal((5, 100, 100)))
+print(bool(np.isfinite(busy(matrices)).all()))
+"""
 
 
 def positive_definite(generator: np.random.Generator, *shape: int, spread: float = 1.0) -> np.ndarray:
@@ -42,16 +60,10 @@ def test_larger_matrices_as_numpy_has_them():
 
 
 def test_many_at_a_time_come_to_an_end():
-    """Batched calls of LAPACK by JAX 0.10 in their place hang on two cores."""
-
-    @partial(jax.jit, static_argnames="turns")
-    def busy(matrices, turns):
-        def turn(_, matrices):
-            shifted = [matrices + k * jnp.eye(matrices.shape[-1])[None] for k in range(3, 11)]
-            return sum(jax.vmap(inverse)(matrix) for matrix in shifted)
-
-        return jax.lax.fori_loop(0, turns, turn, matrices)
-
-    with jax.enable_x64(True):
-        matrices = jnp.asarray(0.1 * np.random.default_rng(0).standard_normal((5, 100, 100)))
-        assert np.isfinite(busy(matrices, 100)).all()
+    """Batched calls of LAPACK by JAX 0.10 in their place hang on two threads, in the first few turns."""
+    # In a process of its own, as tests have one thread.
+    threads = os.environ | {"NPROC": "2", "JAX_ENABLE_X64": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY], env=threads, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True"]
