@@ -278,9 +278,10 @@ def improve(
     # are deviations that the data do not determine.
     marginal = 0.5 * jnp.sum(jnp.log(jnp.minimum(variances * pooled_precision, 1)))
     # Student's t for segments: what the model lacks, or a poor recording, makes the residuals of some larger.
-    square = solution.normal.squares / importance * (noise / new_noise) ** 2 / freedom
+    square = solution.normal.squares / importance * (noise / new_noise)[None] ** 2 / freedom
     larger = (FREEDOM + square) / (FREEDOM + count)
-    likelihood = marginal - jnp.sum(count * jnp.log(new_noise) + 0.5 * (FREEDOM + count) * jnp.log(larger))
+    each = count * jnp.log(new_noise)[None] + 0.5 * (FREEDOM + count) * jnp.log(larger)
+    likelihood = marginal - jnp.sum(each)
     return Outcome(
         Estimate(solution.parameters, new_noise, new_precision, new_spread, 1 / larger),
         likelihood,
