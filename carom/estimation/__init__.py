@@ -1,7 +1,7 @@
 """Our recipe: states, contacts and parameters estimated together from noisy recordings."""
 
 from carom.estimation.detection.touch_sensor import Touch, TouchSensor
-from carom.estimation.detection.trimming import around_impact
+from carom.estimation.trimming import around_impact
 from carom.estimation.forecast import BandedForecast, forecast_after, forecast_from, forecast_runs
 from carom.estimation.parameters.report import Parameter
 from carom.estimation.result import Fit

@@ -10,7 +10,7 @@ import numpy as np
 
 from carom.data import Recording, Split, SystemFile, hold_out
 from carom.errors import InputError, SettingsError
-from carom.estimation.detection.trimming import trim
+from carom.estimation.trimming import trim
 from carom.estimation.problem import require_scene
 from carom.estimation.result import Fit
 from carom.estimation.settings import AUTO, Settings
