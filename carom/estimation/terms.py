@@ -89,7 +89,9 @@ def choose_terms(recording: Recording, settings: Settings) -> Settings:
         settings = replace(settings, share="kind")
     if named_potential or curved:
         return _with(settings, named, terms, recording)
-    terms += ["gravity"] * bool(np.any(model.acceleration)) + ["drag"] * model.variant.drag
+    # Whatever it does to forecasts, which impacts may spoil.
+    slowed = model.variant.drag or model.slowing.value > SIGNIFICANT * model.slowing.error
+    terms += ["gravity"] * bool(np.any(model.acceleration)) + ["drag"] * slowed
     return replace(_with(settings, named, terms, recording), potential="none")
 
 

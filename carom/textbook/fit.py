@@ -197,8 +197,22 @@ class _Study:
         scene = replace(self.scene, candidates=tuple(candidates))
         drag = float(value[-1]) if variant.drag else 0.0
         return TextbookModel(
-            scene, variant, value[:dimension], drag, law, speeds, ratio, parameters, noise, hits
+            scene,
+            variant,
+            value[:dimension],
+            drag,
+            law,
+            speeds,
+            ratio,
+            parameters,
+            noise,
+            hits,
+            self._slowing(variant, chosen),
         )
+
+    def _slowing(self, variant: Variant, chosen: np.ndarray) -> Estimate:
+        value, errors, _ = self._measured(variant._replace(drag=True))[0].solve(chosen)
+        return Estimate(float(value[-1]), float(errors[-1]))
 
     def _measured(self, variant: Variant) -> tuple[Flights, Hits]:
         """What regression needs of all runs; it depends on the variant but for the law of restitution."""

@@ -72,6 +72,7 @@ class TextbookModel:
         parameters: estimates by name.
         noise: standard deviation of the measured positions about the arcs.
         hits: the impacts behind it, with gaps from the surfaces as they were stated.
+        slowing: the drag that flights have, whether it improves forecasts or not.
     """
 
     scene: Scene
@@ -84,6 +85,7 @@ class TextbookModel:
     parameters: dict[str, Estimate]
     noise: float
     hits: Hits
+    slowing: Estimate
 
     def describe(self) -> str:
         """The terms and parameters in one line."""
