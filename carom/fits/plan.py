@@ -10,12 +10,12 @@ import numpy as np
 
 from carom.data import Recording, Split, SystemFile, hold_out
 from carom.errors import InputError, SettingsError
-from carom.estimation.trimming import trim
 from carom.estimation.problem import require_scene
 from carom.estimation.result import Fit
 from carom.estimation.settings import AUTO, Settings
 from carom.estimation.stages import fit_recording, require_fittable
 from carom.estimation.terms import choose_terms
+from carom.estimation.trimming import trim
 from carom.fits.fit_directory import UnfinishedFit, new_fit_directory, save_fit
 from carom.fits.options import FitOptions, PaperSettings
 from carom.forces import AbstractForce
