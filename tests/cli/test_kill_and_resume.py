@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 FITS = {
     "carom": ["--hidden", "8"],
     "no potential": [
-        *("--potential", "none", "--learn", "gravity", "restitution", "--stepper", "constraint_exact")
+        *("--potential", "none", "--learn", "gravity", "restitution"),
+        *("--stepper", "constraint_exact", "--horizons", "100"),
     ],
     "both schemes": ["--hidden", "4", "--learn", "restitution"],
     "paper, ensemble": ["--recipe", "paper", "--ensemble", "2", "--epochs", "100", "--hidden", "16"],
