@@ -346,7 +346,7 @@ def _diagnostics(
         lost=counts.message,
     )
     poor = sum(float(weight[:, 0].min()) < LESS for weight in importance)
-    if poor:
+    if 0 < poor < 0.5 * len(importance):
         runs = f"{poor} of {len(importance)} runs count" if poor > 1 else "One run counts"
         less = f"{runs} less, as the model explains {'them' if poor > 1 else 'it'} worse than the others."
         found = found._replace(messages=(*found.messages, less))
