@@ -17,8 +17,10 @@ import numpy as np
 from carom.data import Recording, Run
 from carom.errors import InputError
 from carom.mechanics import Scene
-from carom.textbook.model import Contacts, Estimate, TextbookModel, Variant
+from carom.textbook.model import NOTHING, Contacts, Estimate, TextbookModel, Variant
 from carom.textbook.regression import (
+    ENOUGH_RUNS,
+    Arc,
     Flights,
     Hits,
     ImpactTimes,
@@ -78,7 +80,7 @@ def fit_textbook(
         # A term more must be worth it, or noise decides.
         if study.score(challenger) < 0.98 * study.score(best):
             best = challenger
-    return study.fit(best, np.ones(len(runs), bool))
+    return replace(study.fit(best, np.ones(len(runs), bool)), slowing=study.slowing(best))
 
 
 def _assigned(jumps: Sequence[Jump], scene: Scene, step: float, mask: int) -> list[tuple[float, int]]:
@@ -197,40 +199,36 @@ class _Study:
         scene = replace(self.scene, candidates=tuple(candidates))
         drag = float(value[-1]) if variant.drag else 0.0
         return TextbookModel(
-            scene,
-            variant,
-            value[:dimension],
-            drag,
-            law,
-            speeds,
-            ratio,
-            parameters,
-            noise,
-            hits,
-            self._slowing(variant, chosen),
+            scene, variant, value[:dimension], drag, law, speeds, ratio, parameters, noise, hits
         )
 
-    def _slowing(self, variant: Variant, chosen: np.ndarray) -> Estimate:
-        value, errors, _ = self._measured(variant._replace(drag=True))[0].solve(chosen)
+    def slowing(self, variant: Variant) -> Estimate:
+        """The drag of flights, where those before the first impacts and those after them agree on it.
+
+        Bodies that are slowed after impacts alone still touch, or swing.
+        """
+        arcs = self._arcs(variant)
+        first = [min((time for time, _ in found), default=np.inf) for found in self.impacts]
+        before = [bool(arc.time[-1] < first[arc.run]) for arc in arcs]
+        parts = [
+            [arc for arc, early in zip(arcs, before, strict=True) if early is side] for side in (True, False)
+        ]
+        if any(len({arc.run for arc in part}) < ENOUGH_RUNS for part in parts):
+            return self._drag_of(arcs)
+        early, late = map(self._drag_of, parts)
+        agree = abs(early.value - late.value) < 3 * np.hypot(early.error, late.error)
+        return self._drag_of(arcs) if agree else NOTHING
+
+    def _drag_of(self, arcs: Sequence[Arc]) -> Estimate:
+        value, errors, _ = self._flights(arcs, drag=True).solve(np.ones(len(self.runs), bool))
         return Estimate(float(value[-1]), float(errors[-1]))
 
     def _measured(self, variant: Variant) -> tuple[Flights, Hits]:
         """What regression needs of all runs; it depends on the variant but for the law of restitution."""
         key = variant._replace(law="constant", sliding=False)
         if key not in self.measured:
-            margin, count = variant.margin * self.step, len(self.runs)
-            arcs = arcs_between(self.runs, self.impacts, self.world, margin=margin)
-            if not arcs:
-                raise InputError(
-                    "No body moves freely for 5 samples; the textbook needs arcs between impacts."
-                )
-            every, dimension = np.ones(count, bool), self.scene.dimension
-            flights = regress_flights(arcs, count, drag=False)
-            value = flights.solve(every)[0]
-            if variant.drag:
-                for _ in range(2):
-                    flights = regress_flights(arcs, count, drag=True, guess=value[:dimension])
-                    value = flights.solve(every)[0]
+            flights = self._flights(self._arcs(variant), drag=variant.drag)
+            value, dimension = flights.solve(np.ones(len(self.runs), bool))[0], self.scene.dimension
             drag = float(value[-1]) if variant.drag else 0.0
             hits = measure_hits(
                 self.runs,
@@ -238,8 +236,21 @@ class _Study:
                 self.scene,
                 acceleration=value[:dimension],
                 drag=drag,
-                margin=margin,
+                margin=variant.margin * self.step,
                 nearest=variant.nearest,
             )
             self.measured[key] = flights, hits
         return self.measured[key]
+
+    def _arcs(self, variant: Variant) -> list[Arc]:
+        arcs = arcs_between(self.runs, self.impacts, self.world, margin=variant.margin * self.step)
+        if not arcs:
+            raise InputError("No body moves freely for 5 samples; the textbook needs arcs between impacts.")
+        return arcs
+
+    def _flights(self, arcs: Sequence[Arc], *, drag: bool) -> Flights:
+        flights = regress_flights(arcs, len(self.runs), drag=False)
+        for _ in range(2 * drag):
+            value = flights.solve(np.ones(len(self.runs), bool))[0][: self.scene.dimension]
+            flights = regress_flights(arcs, len(self.runs), drag=True, guess=value)
+        return flights

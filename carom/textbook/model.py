@@ -41,6 +41,9 @@ class Estimate(NamedTuple):
     error: float
 
 
+NOTHING = Estimate(0.0, np.inf)
+
+
 class Hits(NamedTuple):
     """Impacts as regression sees them, one per row."""
 
@@ -85,7 +88,7 @@ class TextbookModel:
     parameters: dict[str, Estimate]
     noise: float
     hits: Hits
-    slowing: Estimate
+    slowing: Estimate = NOTHING
 
     def describe(self) -> str:
         """The terms and parameters in one line."""

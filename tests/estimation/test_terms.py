@@ -96,6 +96,18 @@ def test_a_push_in_some_runs_is_no_gravity():
     assert "gravity" not in choose_terms(recording, AUTO).learn
 
 
+def test_bodies_that_are_slowed_after_impacts_alone_have_no_drag():
+    """As riders are whose soft bumpers still touch; drag would act before impacts too."""
+    time, generator = np.arange(120) / 120, np.random.default_rng(0)
+    runs = []
+    for speed in generator.uniform(0.5, 2.0, 12):
+        after = np.maximum(time - 0.5, 0)
+        away = np.where(time < 0.5, speed * (0.5 - time), 0.8 * speed * after - 0.1 * (speed * after) ** 2)
+        runs.append(Run(time, away[:, None, None] + 1e-5 * generator.standard_normal((120, 1, 1))))
+    recording = Recording(tuple(runs), 1 / 120, Scene(1, 1, (Wall(0, (1.0,)),)))
+    assert "drag" not in choose_terms(recording, replace(AUTO, potential="none")).learn
+
+
 def test_markers_that_are_glued_on_anew_are_seen():
     """Two riders whose distance at contact differs from run to run by a millimetre or two."""
     track = Billiards(size=(40.0,), radii=(0.06, 0.06), restitution=0.8)
