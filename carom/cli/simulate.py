@@ -10,8 +10,14 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 import tyro
 
-from carom.cli.arguments import MAXIMUM_STEPS, WriterCommon, parse_numbers, parse_state, require_output
-from carom.cli.output import print_json
+from carom.cli.console import (
+    MAXIMUM_STEPS,
+    WriterCommon,
+    parse_numbers,
+    parse_state,
+    print_json,
+    require_output,
+)
 from carom.data import Camera, SystemFile, Truth, film, read_camera, write_recording, write_system_file
 from carom.data import simulate as simulate_system
 from carom.data.io.recording_file import table_format

@@ -23,8 +23,7 @@ from carom.data import Recording, Split, read_recording, write_recording
 from carom.data import hold_out as hold_out_share
 from carom.errors import InputError
 from carom.estimation.result import Fit
-from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
-from carom.fits.notes import Notes
+from carom.fits.model_file import Notes, load_posterior, read_model_file, save_model, save_posterior
 from carom.models import AbstractModel
 from carom.storage.atomic import folder_made, locked, make_folder, write_whole
 from carom.storage.input_file import complaint, require_file

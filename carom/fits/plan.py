@@ -104,11 +104,7 @@ class FitPlan:
         keep_failed: bool,
     ) -> Fit:
         result = fit_recording(
-            self.training,
-            settings,
-            seed=self.options.seed,
-            progress=progress,
-            checkpoints=new.checkpoints,
+            self.training, settings, seed=self.options.seed, progress=progress, checkpoints=new.checkpoints
         )
         if progress is not None:
             progress(1.0)  # the estimate of what is left is cautious

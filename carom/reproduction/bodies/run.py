@@ -14,8 +14,7 @@ from carom.data import Recording, Run, add_noise
 from carom.estimation import fit_recording
 from carom.evaluation import paper_rmse, position_rmse
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task
+from carom.execution.executor import ProgressCallback, Result, Task
 from carom.models import Mechanism, forecast, in_scene
 from carom.reproduction.bodies import configuration as config
 from carom.reproduction.scores import fit_metrics, stack_states

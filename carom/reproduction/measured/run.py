@@ -17,8 +17,7 @@ from carom.contact_laws import AbstractRestitution
 from carom.data import Recording, Run
 from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task, checkpoint_directory
+from carom.execution.executor import ProgressCallback, Result, Task, checkpoint_directory
 from carom.mechanics import parameters_of
 from carom.models import Mechanism, forecast
 from carom.reproduction.measured import collisions as lines
@@ -29,7 +28,7 @@ from carom.reproduction.measured.configuration import MASKED, RIDERS, SERIES, ST
 from carom.reproduction.measured.recordings import Check
 from carom.reproduction.scores import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
-from carom.storage.result_file import read_arrays, write_arrays
+from carom.storage.tensor_file import read_arrays, write_arrays
 from carom.types import State
 
 Rows = list[dict[str, Any]]

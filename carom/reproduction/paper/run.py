@@ -14,15 +14,8 @@ from jaxtyping import Float
 from carom.data import Recording, Run
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.models import (
-    MODELS,
-    AbstractModel,
-    CDLagrangeNetwork,
-    Forecast,
-    VariationalIntegratorNetwork,
-)
+from carom.execution.executor import ProgressCallback, Result, Task, checkpoint_directory
+from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, Forecast, VariationalIntegratorNetwork
 from carom.reproduction.paper.data import held_out_starts, motion_of, record
 from carom.reproduction.paper.experiments import (
     ALL,
@@ -36,7 +29,7 @@ from carom.reproduction.paper.experiments import (
 )
 from carom.reproduction.scores import forecast_each, single
 from carom.storage.fingerprint import fingerprint
-from carom.storage.result_file import write_arrays
+from carom.storage.tensor_file import write_arrays
 from carom.systems import AbstractSystem
 from carom.training import TrainingSettings, train_many
 from carom.types import State, Trajectory
@@ -271,10 +264,7 @@ def _keys(trial: Trial, model: str) -> dict[str, Any]:
 
 
 def score(
-    model: AbstractModel,
-    system: AbstractSystem,
-    predicted: Sequence[Forecast],
-    truths: Sequence[Trajectory],
+    model: AbstractModel, system: AbstractSystem, predicted: Sequence[Forecast], truths: Sequence[Trajectory]
 ) -> dict[str, float]:
     """All metrics of one seed.
 

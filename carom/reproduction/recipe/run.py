@@ -16,8 +16,7 @@ from carom.estimation import Fit, fit_recordings
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task, checkpoint_directory
+from carom.execution.executor import ProgressCallback, Result, Task, checkpoint_directory
 from carom.models import AbstractModel, forecast
 from carom.reproduction.paper.data import held_out_starts
 from carom.reproduction.paper.run import untrained
