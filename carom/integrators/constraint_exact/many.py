@@ -48,30 +48,22 @@ def rebounds(
         return (flight.remaining != 0) & ~flight.rests & (jnp.sum(flight.hits) <= most)
 
     def advance(flight: _Flight) -> _Flight:
-        position, velocity = flight.state.position, flight.state.velocity
+        state, before, remaining, hits, _ = flight
+        position, velocity = state.position, state.velocity
         delay = None
         if duration is not None:
-            before = geometry.jacobian(position)
-            closing, pull = contact_rate(before, velocity), contact_rate(before, flight.acceleration)
+            rows = geometry.jacobian(position)
+            closing, pull = contact_rate(rows, velocity), contact_rate(rows, before)
             e, overlap = mechanism.restitution_at(closing), geometry.gap(position)
             delay = lasting_contact(e, duration, overlap, closing, pull).delay
-        times, _ = contact_times(
-            geometry,
-            flight.state,
-            flight.acceleration,
-            flight.remaining,
-            none,
-            modes,
-            step_size,
-            limits.grazing_speed,
-            delay,
-        )
+        slow = limits.grazing_speed
+        times, _ = contact_times(geometry, state, before, remaining, none, modes, step_size, slow, delay)
         first = jnp.min(times, initial=jnp.inf)
         due = first < jnp.inf
-        until = jnp.where(due, first, flight.remaining)
-        position = position + until * velocity + 0.5 * until**2 * flight.acceleration
+        until = jnp.where(due, first, remaining)
+        position = position + until * velocity + 0.5 * until**2 * before
         arrived = acceleration(position)
-        velocity = velocity + 0.5 * until * (flight.acceleration + arrived)
+        velocity = velocity + 0.5 * until * (before + arrived)
         struck = due & (times == first) & (jnp.cumsum(times == first) == 1)
         jacobian, rows = geometry.jacobian(position), geometry.rows
         rate = contact_rate(jacobian, velocity)
@@ -93,8 +85,8 @@ def rebounds(
         return _Flight(
             State(position, velocity + change),
             arrived,
-            flight.remaining - until,
-            flight.hits + struck.astype(int),
+            remaining - until,
+            hits + struck.astype(int),
             jnp.any(struck & (-restitution * rate <= slowest)),
         )
 

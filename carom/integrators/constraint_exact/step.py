@@ -302,14 +302,8 @@ def _held_acceleration(
         contacts = mechanics.rough(jacobian)
         relative = contacts.relative(acceleration)
         slip = contacts.across(contacts.relative(velocity))
-        force = holding_forces(
-            contacts,
-            relative,
-            slip,
-            closed=resting,
-            rest_speed=mechanics.rest_speed,
-            differentiable=mechanics.differentiable,
-        )
+        how = {"rest_speed": mechanics.rest_speed, "differentiable": mechanics.differentiable}
+        force = holding_forces(contacts, relative, slip, closed=resting, **how)
         held = contacts.along(relative + contacts.mobility @ force)
         gap_acceleration = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
         return acceleration + mechanics.inertia.solve(contacts.momentum(force)), gap_acceleration
@@ -419,7 +413,6 @@ class ConstraintExact(AbstractStepper):
         differentiable: bool = True,
     ) -> tuple[State, ImpactReport]:
         """A step without the forces that depend on the velocity."""
-        limits = self.limits(state.position.dtype)
         return constraint_exact_step(
             state,
             step_size,
@@ -431,11 +424,9 @@ class ConstraintExact(AbstractStepper):
             kick=mechanism.slip_kick,
             duration=mechanism.contact_duration(),
             max_impacts=self.most_impacts(len(state.position)),
-            grazing_speed=limits.grazing_speed,
-            rest_speed=limits.rest_speed,
-            extent=limits.extent,
             modes=modes,
             differentiable=differentiable,
+            **self.limits(state.position.dtype)._asdict(),
         )
 
     def _prescribed(
