@@ -52,11 +52,11 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
     for seed in seeds:
         for name in SERIES:
             path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
-            mark = fingerprint(name, seed, first, source, settings)
-            arguments, arrays = (
+            mark, arguments = (
+                fingerprint(name, seed, first, source, settings),
                 (data, name, seed, path, first),
-                (path.with_suffix(".safetensors"),) if first else (),
             )
+            arrays = (path.with_suffix(".safetensors"),) if first else ()
             tasks.append(Task(_run_air_track, arguments, 1 + first, path, mark, arrays))
     path = folder / "pendulum.json"
     mark, arguments = fingerprint("pendulum", tuple(seeds), source, settings), (data, tuple(seeds), path)
@@ -66,10 +66,8 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
 
 def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
     """What the figures draw of every series and of the pendulum, as the first seed left it."""
-    paths = {name: folder / f"{name}.{seed}.safetensors" for name in SERIES} | {
-        "pendulum": folder / "pendulum.safetensors"
-    }
-    return {name: read_arrays(path) for name, path in paths.items()}
+    stems = {name: f"{name}.{seed}" for name in SERIES} | {"pendulum": "pendulum"}
+    return {name: read_arrays(folder / f"{stem}.safetensors") for name, stem in stems.items()}
 
 
 def _run_air_track(

@@ -12,9 +12,12 @@ from carom.evaluation.tables import Cell, Table, cell, tabulate
 from carom.reproduction.measured.configuration import PUBLISHED, SERIES, SPEEDS, VARIANTS
 from carom.reproduction.measured.run import CONSTANT, HINDSIGHT, INCLUDED, LAW
 
-_BUMPER = {"experiment": "bumper"}
 _LABELS = {"experiment": {name: series.title for name, series in SERIES.items()}}
 _LAWS = {0.0: "constant", 1.0: "e(u)"}
+
+
+def _by_bumper(fits: pl.DataFrame, columns: dict[str, Cell], caption: str) -> Table:
+    return tabulate(fits, {"experiment": "bumper"}, columns, caption=caption, labels=_LABELS)
 
 
 def errors_table(rows: pl.DataFrame) -> Table:
@@ -23,9 +26,8 @@ def errors_table(rows: pl.DataFrame) -> Table:
     error, restitution = (cell(metric, text.average_text) for metric in ("velocity_rmse", "restitution"))
     # How much the random crops matter, in the worst series.
     spread = max(_spread(group) for _, group in fits.filter(model=LAW).group_by("experiment"))
-    return tabulate(
+    return _by_bumper(
         fits,
-        _BUMPER,
         {
             "runs learned from": lambda group: _count(group, left_out=False),
             "left out": lambda group: _count(group, left_out=True),
@@ -38,11 +40,8 @@ def errors_table(rows: pl.DataFrame) -> Table:
                 f"{np.mean(error_ratios(group, HINDSIGHT)):.2f}"
             ),
         },
-        caption=(
-            "Velocities of both riders after the collisions of runs left out: root mean square error, mean "
-            f"over {fits['seed'].n_unique()} random crops, which differ by at most {100 * spread:.1f} %."
-        ),
-        labels=_LABELS,
+        "Velocities of both riders after the collisions of runs left out: root mean square error, mean "
+        f"over {fits['seed'].n_unique()} random crops, which differ by at most {100 * spread:.1f} %.",
     )
 
 
@@ -62,20 +61,16 @@ def parameters_table(rows: pl.DataFrame) -> Table:
     def one_impact(group: pl.DataFrame) -> str:
         return f"{group['runs_with_one_impact'][0]:.0f} of {group['fitted_runs'][0]:.0f}"
 
-    return tabulate(
+    return _by_bumper(
         first_crop(rows),
-        _BUMPER,
         {
             **{f"e at {speed:g} m/s": law_at(speed) for speed in SPEEDS},
             "scatter from run to run": _of(LAW, _with_error("scatter from run to run")),
             "impacts found: one per run": _of(LAW, one_impact),
             "distance from the check / ms": cell("late_by", lambda x: text.median_text(1000 * x.abs())),
         },
-        caption=(
-            "What was learned (first crop); – where no such speed was seen. The last column is the median "
-            "distance from the instants in the table of runs."
-        ),
-        labels=_LABELS,
+        "What was learned (first crop); – where no such speed was seen. The last column is the median "
+        "distance from the instants in the table of runs.",
     )
 
 
@@ -102,9 +97,8 @@ def masses_table(rows: pl.DataFrame) -> Table:
         found = _of(LAW, _with_error("mass"))(group)
         return "run by run" if found == MISSING else found
 
-    return tabulate(
+    return _by_bumper(
         first_crop(rows),
-        _BUMPER,
         {
             "as weighed": lambda group: (
                 number(weighed(group)[0]) if len(weighed(group)) == 1 else "run by run"
@@ -114,11 +108,8 @@ def masses_table(rows: pl.DataFrame) -> Table:
             "slow half, over that weighed": half(0),
             "fast half, over that weighed": half(1),
         },
-        caption=(
-            "Mass of the second rider over that of the first. The halves are single runs by regression lines "
-            "and conservation of momentum: mean ± standard error."
-        ),
-        labels=_LABELS,
+        "Mass of the second rider over that of the first. The halves are single runs by regression lines "
+        "and conservation of momentum: mean ± standard error.",
     )
 
 
@@ -126,9 +117,8 @@ def residuals_table(rows: pl.DataFrame) -> Table:
     """What an instantaneous impact leaves unexplained, with the samples of the contact masked and without."""
     millimetres = cell("position_noise", lambda values: number(1000 * values[0]))
     excess, near = (cell(metric, lambda x: f"{x[0]:.1f}×") for metric in ("excess", "near_impacts"))
-    return tabulate(
+    return _by_bumper(
         first_crop(rows),
-        _BUMPER,
         {
             "contact masked: residual / mm": _of(LAW, millimetres),
             "over the noise": _of(LAW, excess),
@@ -136,8 +126,7 @@ def residuals_table(rows: pl.DataFrame) -> Table:
             "included: over the noise": _of(INCLUDED, excess),
             "mean square near impacts, over elsewhere": _of(INCLUDED, near),
         },
-        caption="What an instantaneous impact leaves unexplained: standard deviation of position residuals.",
-        labels=_LABELS,
+        "What an instantaneous impact leaves unexplained: standard deviation of position residuals.",
     )
 
 

@@ -26,11 +26,15 @@ PAPER_NOISE = 0.2
 """Of the paper's ball."""
 
 
+def _by_experiment(fits: pl.DataFrame, columns: dict[str, Cell], caption: str) -> Table:
+    names, fits = {"experiment": "experiment"}, arrange(fits, experiment=EXPERIMENTS)
+    return tabulate(fits, names, columns, caption=caption, labels=_LABELS)
+
+
 def errors_table(rows: pl.DataFrame) -> Table:
     """What was known in every experiment, its error beside the oracle's and the paper's, and its impacts."""
-    return tabulate(
-        arrange(wide(rows), experiment=EXPERIMENTS),
-        {"experiment": "experiment"},
+    return _by_experiment(
+        wide(rows),
         {
             **_entries("truth", "touch", "start", "velocities"),
             "mean ± s.e.": _ours(cell("paper_rmse", text.mean_text)),
@@ -39,8 +43,7 @@ def errors_table(rows: pl.DataFrame) -> Table:
             "impacts: mistimed / missed / spurious of true": _ours(text.impacts_text),
             "paper": lambda group: EXPERIMENTS[group["experiment"][0]].paper or MISSING,
         },
-        caption=f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
-        labels=_LABELS,
+        f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
     )
 
 
@@ -54,9 +57,8 @@ def restitution_table(rows: pl.DataFrame) -> Table:
         # What the data did not determine is not covered.
         covered=true.is_between("restitution_low", "restitution_high").fill_null(value=False),
     )
-    return tabulate(
-        arrange(fits, experiment=EXPERIMENTS),
-        {"experiment": "experiment"},
+    return _by_experiment(
+        fits,
         {
             "true e": lambda group: f"{truth[group['experiment'][0]]:g}",
             "largest error": cell("error", lambda errors: number(max(errors.abs()))),
@@ -65,8 +67,7 @@ def restitution_table(rows: pl.DataFrame) -> Table:
             "spread over seeds": cell("restitution", _deviation),
             "mean − true": cell("error", lambda errors: signed(text.summarize(errors).mean)),
         },
-        caption="Estimated restitution over seeds; the spread is the standard deviation of the estimates.",
-        labels=_LABELS,
+        "Estimated restitution over seeds; the spread is the standard deviation of the estimates.",
     )
 
 
@@ -75,9 +76,8 @@ def held_out_table(rows: pl.DataFrame) -> Table:
     # Without an oracle only a few starts were tried, which is not the same quantity.
     compared = rows.filter(pl.col("model") == _ORACLE)["experiment"].unique()
     median = cell("held_out_median", text.median_text)
-    return tabulate(
-        arrange(wide(rows).filter(pl.col("experiment").is_in(compared.to_list())), experiment=EXPERIMENTS),
-        {"experiment": "experiment"},
+    return _by_experiment(
+        wide(rows).filter(pl.col("experiment").is_in(compared.to_list())),
         {
             **_entries("truth", "touch", "start"),
             "median error": _ours(median),
@@ -87,12 +87,9 @@ def held_out_table(rows: pl.DataFrame) -> Table:
             "ratio to it": _ratio_to(_FLOOR),
             "impacts wrong per seed": _ours(cell("held_out_wrong", text.median_text)),
         },
-        caption=(
-            "Held-out starts: the median error of 50 starts, median over seeds. The second oracle estimates "
-            "the floor too, as the learner does. The last column is the median over seeds of the impacts "
-            "that are mistimed, missed or spurious from all 50 together."
-        ),
-        labels=_LABELS,
+        "Held-out starts: the median error of 50 starts, median over seeds. The second oracle estimates "
+        "the floor too, as the learner does. The last column is the median over seeds of the impacts "
+        "that are mistimed, missed or spurious from all 50 together.",
     )
 
 
