@@ -178,10 +178,7 @@ def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recordin
 
 
 def _together(
-    model: AbstractModel,
-    ahead: Sequence[BandedForecast],
-    begins: Sequence[float],
-    labels: Sequence[str | None],
+    model: AbstractModel, ahead: Sequence[BandedForecast], begins: list[float], labels: Sequence[str | None]
 ) -> Forecasts:
     runs = []
     for one, begin, label in zip(ahead, begins, labels, strict=True):

@@ -183,11 +183,8 @@ class CDLagrange(AbstractStepper):
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes
     ) -> tuple[State, ContactReport, Bool[Array, "contacts"]]:
         """One step, its contact impulses, and the contacts that carried an impulse or were prescribed."""
-        geometry, inertia, friction = (
-            mechanism.geometry,
-            mechanism.inertia(),
-            mechanism.friction_coefficient(),
-        )
+        geometry, inertia = mechanism.geometry, mechanism.inertia()
+        friction = mechanism.friction_coefficient()
 
         def detect(position, velocity):
             tested = state.position if self.detection == "departure" else position

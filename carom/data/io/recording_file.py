@@ -85,12 +85,8 @@ def read_recording(
         step_size = step_size or found
     # Columns are body-major: the coordinates of a body are neighbours.
     shape = (len(frame), -1, 1 if scene is None else scene.dimension)
-    whole = Run(
-        time,
-        position.reshape(shape),
-        velocity.reshape(shape) if columns.velocity else None,
-        touch == 1 if columns.touch else None,
-    )
+    velocity = velocity.reshape(shape) if columns.velocity else None
+    whole = Run(time, position.reshape(shape), velocity, touch == 1 if columns.touch else None)
     runs = tuple(
         replace(whole.part(slice(start, end)), label=None if labels is None else labels[start])
         for start, end in pairwise(bounds)

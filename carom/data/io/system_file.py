@@ -196,15 +196,11 @@ def read_described(path: Path, system: Path | None = None) -> tuple[Recording, S
     if system is None and not beside.exists():
         problem = f"there is no system file {shown(beside, length=1000)} beside it"
         raise complaint(path, f"{problem}; write one with `carom init`, or name one with --system")
-    content = read_system_file(system or beside)
+    stated = read_system_file(system or beside)
     recording = read_recording(
-        path,
-        columns=content.columns,
-        scene=content.scene,
-        step_size=content.step_size,
-        missing=content.missing,
+        path, columns=stated.columns, scene=stated.scene, step_size=stated.step_size, missing=stated.missing
     )
-    return recording, content
+    return recording, stated
 
 
 def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> None:

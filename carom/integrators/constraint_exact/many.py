@@ -91,19 +91,11 @@ def rebounds(
         )
 
     gap, rate = geometry.gap(state.position), contact_rate(geometry.jacobian(state.position), state.velocity)
-    still = (
-        (jnp.abs(gap) <= gap_tolerance(state, limits.extent))
-        & (jnp.abs(rate) <= limits.rest_speed)
-        & (modes == BY_GAP)
-    )
+    still = (jnp.abs(gap) <= gap_tolerance(state, limits.extent)) & (jnp.abs(rate) <= limits.rest_speed)
+    still = still & (modes == BY_GAP)
     remaining = jnp.asarray(step_size, state.position.dtype)
-    began = _Flight(
-        state,
-        acceleration(state.position),
-        remaining,
-        jnp.zeros(none.shape, int),
-        jnp.any(still) & (remaining != 0),
-    )
+    rests = jnp.any(still) & (remaining != 0)
+    began = _Flight(state, acceleration(state.position), remaining, jnp.zeros(none.shape, int), rests)
     flight = lax.while_loop(unfinished, advance, began)
     return flight.state, flight.hits, flight.remaining == 0
 

@@ -17,6 +17,7 @@ from carom.mechanics import length
 from carom.types import PerBody
 
 Components = Float[Array, "dimension scenes bodies"]
+Scenes = Bool[Array, "scenes"]
 Others = Int[Array, "scenes subjects others"]
 """Which bodies some bodies may meet."""
 

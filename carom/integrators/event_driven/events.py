@@ -15,6 +15,7 @@ from carom.integrators.event_driven.balls import (
     Balls,
     Flight,
     Others,
+    Scenes,
     dot,
     earliest,
     gap_tolerance,
@@ -269,13 +270,13 @@ class Event(NamedTuple):
     subjects: Int[Array, "scenes 2"]
     """Both bodies; the first one twice where there is no other."""
     plane: Int[Array, "scenes"]
-    active: Bool[Array, "scenes"]
+    active: Scenes
     """Scenes that have one before their limit."""
-    happens: Bool[Array, "scenes"]
+    happens: Scenes
     """Of these, the scenes in which it is known what it is."""
-    with_body: Bool[Array, "scenes"]
-    hits: Bool[Array, "scenes"]
-    passes: Bool[Array, "scenes"]
+    with_body: Scenes
+    hits: Scenes
+    passes: Scenes
     """The body passes the end of the plane that it rests on."""
 
     def chosen(self, bodies: int) -> tuple[Bool[Array, "scenes bodies"], ...]:
@@ -333,7 +334,7 @@ def meeting(balls: Balls, pair: Flight, event: Event):
 
 def exact_instant(
     balls: Balls, pair: Flight, event: Event, clock: Float[Array, "scenes"], *, grazing_speed: float
-) -> tuple[Float[Array, "scenes"], Bool[Array, "scenes"]]:
+) -> tuple[Float[Array, "scenes"], Scenes]:
     """The time from now until an event, with its derivative; and whether it is a graze.
 
     The derivative is clipped at `grazing_speed`. A graze takes place where it was predicted, as a clipped
@@ -357,12 +358,7 @@ def exact_instant(
 
 
 def velocities_after(
-    balls: Balls,
-    pair: Flight,
-    event: Event,
-    *,
-    plastic: Bool[Array, "scenes"] | None = None,
-    rest_speed: float,
+    balls: Balls, pair: Flight, event: Event, *, plastic: Scenes | None = None, rest_speed: float
 ) -> Float[Array, "dimension scenes 2"]:
     """The velocities of both bodies after an impact, without rebound where it is `plastic` or slow."""
     _, normal, relative, rate = meeting(balls, pair, event)
