@@ -19,7 +19,7 @@ from carom.data import Recording, simulate
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, forecast, forecast_many
-from carom.storage.compilation_cache import configure
+from carom.storage.program_cache import configure
 from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle, Pendulum
 from carom.training import TrainingSettings, train
 from carom.types import State

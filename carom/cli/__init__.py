@@ -78,7 +78,7 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
     import tyro
 
     from carom.compilation import full_precision
-    from carom.storage.compilation_cache import configure
+    from carom.storage.program_cache import configure
 
     # Loading one command is faster than loading all, which only the overview needs.
     named = bool(arguments) and arguments[0] in COMMANDS

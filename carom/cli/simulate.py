@@ -36,14 +36,7 @@ from carom.systems import (
 )
 from carom.types import State, VelocityGrid
 
-_SAMPLING = {
-    "ball": (500, 0.02),
-    "billiards": (500, 0.01),
-    "box": (500, 0.01),
-    "cradle": (540, 0.01),
-    "pendulum": (200, 0.02),
-    "stairs": (500, 0.01),
-}
+_SAMPLING = {"ball": (500, 0.02), "cradle": (540, 0.01), "pendulum": (200, 0.02)}
 """Steps and step size of each system by default; those of ball, cradle and pendulum are the paper's."""
 MAXIMUM_BALLS = 64
 """System files list every pair of balls, and are to be read by people too."""
@@ -129,7 +122,8 @@ def simulate(
         runs: Number of random starts of billiards or box, 1 by default.
         speed: Root mean square of the speeds of such starts, 1 by default.
     """
-    steps = _SAMPLING[system][0] if steps is None else steps
+    usual_steps, usual_step_size = _SAMPLING.get(system, (500, 0.01))
+    steps = usual_steps if steps is None else steps
     require_range("--steps", steps, 1, MAXIMUM_STEPS)
     truth_system = build_system(system, parameters)
     starts = start_states(truth_system, start, runs=runs, speed=speed, seed=common.seed)
@@ -139,7 +133,7 @@ def simulate(
     table_format(out)  # before any work
     system_file = out.with_suffix(".toml")
     require_output(system_file, overwrite=common.overwrite)
-    step_size = _SAMPLING[system][1] if step_size is None else step_size
+    step_size = usual_step_size if step_size is None else step_size
     sampling: dict[str, Any] = {"steps": steps, "step_size": step_size}
     with warnings.catch_warnings(record=True) as caught:  # shown only if the motion is not refused
         if filming is not None:

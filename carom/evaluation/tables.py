@@ -293,14 +293,9 @@ def welch(ours: Summary, mean: float, standard_error: float, count: int) -> Diff
     """
     if ours.standard_error is None:
         return None
+    spreads = ours.standard_error * math.sqrt(ours.count), standard_error * math.sqrt(count)
     test = stats.ttest_ind_from_stats(
-        ours.mean,
-        ours.standard_error * math.sqrt(ours.count),
-        ours.count,
-        mean,
-        standard_error * math.sqrt(count),
-        count,
-        equal_var=False,
+        ours.mean, spreads[0], ours.count, mean, spreads[1], count, equal_var=False
     )
     a, b = ours.standard_error**2, standard_error**2
     freedom = (a + b) ** 2 / (a**2 / (ours.count - 1) + b**2 / (count - 1))

@@ -33,8 +33,8 @@ import jax
 import carom
 from carom.errors import InputError
 from carom.storage.atomic import make_folder, write_whole
-from carom.storage.compilation_cache import cache_folder, configure
 from carom.storage.input_file import complaint, require_file, shown
+from carom.storage.program_cache import cache_folder, configure
 
 ProgressCallback = Callable[[float], None]
 """Called with the fraction of the work done."""

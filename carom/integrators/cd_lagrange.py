@@ -164,13 +164,10 @@ class CDLagrange(AbstractStepper):
     def leave(self, mechanism: Mechanical, before: State, after: State, contact: Touching) -> State:
         if self.velocity_grid == "sample":
             return after
+        inertia, geometry = mechanism.inertia(), mechanism.geometry
+        touching, rough = contact.astype(after.position.dtype), mechanism.friction_coefficient() is not None
         return to_sample_grid(
-            before,
-            after,
-            inertia=mechanism.inertia(),
-            geometry=mechanism.geometry,
-            touching=contact.astype(after.position.dtype),
-            rough=mechanism.friction_coefficient() is not None,
+            before, after, inertia=inertia, geometry=geometry, touching=touching, rough=rough
         )
 
     def step(

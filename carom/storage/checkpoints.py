@@ -135,12 +135,9 @@ class Stage(Generic[State]):
             return
         leaves, structure = jax.tree.flatten(self._state)
         state = [_restored(leaf, tensors[f"state.{i}"]) for i, leaf in enumerate(leaves)]
-        records = [
-            jax.tree.unflatten(
-                self._record, [tensors[f"record.{number}.{i}"] for i in range(self._record.num_leaves)]
-            )
-            for number in range(int(header["rounds"]))
-        ]
+        rounds, parts = range(int(header["rounds"])), range(self._record.num_leaves)
+        stored = [[tensors[f"record.{number}.{i}"] for i in parts] for number in rounds]
+        records = [jax.tree.unflatten(self._record, leaves) for leaves in stored]
         self._progress.add_earlier(float(header["seconds"]))
         self._state, self._records = jax.tree.unflatten(structure, state), records
 

@@ -152,13 +152,8 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
                 f"{path}: a worker cannot see this path; put recordings and --out where all machines do."
             )
     reason = _make(fit, out / fit.name, progress)
-    row: Row = {
-        "run": fit.name,
-        "recording": fit.recording.name,
-        "error": None,
-        "numbers": {},
-        "reason": reason,
-    }
+    row: Row = {"run": fit.name, "recording": fit.recording.name, "error": None, "numbers": {}}
+    row["reason"] = reason
     if not reason:
         finished = load_fit_directory(out / fit.name)
         row["numbers"] = finite(_numbers(finished))

@@ -208,12 +208,8 @@ def _require_resolved(report: EventReport, times: np.ndarray) -> None:
 @full_precision()
 def _motion(balls: Balls, start: State, intervals, report: ReportKind) -> tuple[State, EventReport]:
     # Around a ball there is room for 6 in the plane and 12 in space; the rest is for their distance.
-    neighbours = min(balls.bodies - 1, 16 if balls.normals.shape[1] == 2 else 40)
+    most = min(balls.bodies - 1, 16 if balls.normals.shape[1] == 2 else 40)
+    neighbours = most if balls.bodies > NEIGHBOUR_LISTS else None
     return event_driven_motion(
-        balls,
-        start,
-        intervals,
-        max_impacts=MAX_IMPACTS,
-        report=report,
-        neighbours=neighbours if balls.bodies > NEIGHBOUR_LISTS else None,
+        balls, start, intervals, max_impacts=MAX_IMPACTS, report=report, neighbours=neighbours
     )

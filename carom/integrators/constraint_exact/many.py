@@ -72,23 +72,15 @@ def rebounds(
             pull = contact_rate(jacobian, arrived)
             carried = lasting_contact(restitution, duration, geometry.gap(position), rate, pull).carried
             slowest = jnp.maximum(slowest, -0.5 * pull * duration)
+        S, kick = jnp.diagonal(contact_compliance(inertia, jacobian)), mechanism.slip_kick(rate)
+        normal, relative = rows.normal_of(rows.relative(position)), rows.relative(velocity)
         impulse = impact_impulse(
-            rows.normal_of(rows.relative(position)),
-            rows.relative(velocity),
-            jnp.diagonal(contact_compliance(inertia, jacobian)),
-            restitution=restitution,
-            friction=friction,
-            carried=carried,
-            kick=mechanism.slip_kick(rate),
+            normal, relative, S, restitution=restitution, friction=friction, carried=carried, kick=kick
         )
         change = inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
-        return _Flight(
-            State(position, velocity + change),
-            arrived,
-            remaining - until,
-            hits + struck.astype(int),
-            jnp.any(struck & (-restitution * rate <= slowest)),
-        )
+        after, hits = State(position, velocity + change), hits + struck.astype(int)
+        rests = jnp.any(struck & (-restitution * rate <= slowest))
+        return _Flight(after, arrived, remaining - until, hits, rests)
 
     gap, rate = geometry.gap(state.position), contact_rate(geometry.jacobian(state.position), state.velocity)
     still = (jnp.abs(gap) <= gap_tolerance(state, limits.extent)) & (jnp.abs(rate) <= limits.rest_speed)
@@ -161,8 +153,5 @@ def step_many(
 
     began = after, contact, settled, done | rests
     after, contact, settled, _ = lax.while_loop(lambda carry: ~jnp.all(carry[-1]), whole_steps, began)
-    return (
-        eqx.filter_vmap(finish, in_axes=(eqx.if_array(0), 0, 0))(mechanisms, after, step_size),
-        contact,
-        settled,
-    )
+    after = eqx.filter_vmap(finish, in_axes=(eqx.if_array(0), 0, 0))(mechanisms, after, step_size)
+    return after, contact, settled

@@ -156,14 +156,9 @@ def constraint_exact_step(
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
     limits = (grazing_speed, rest_speed, differentiable)
     mechanics = _Mechanics(inertia, force, geometry, law, friction, kick, duration, *limits)
-    progress = _Progress(
-        state,
-        mechanics.acceleration(state.position),
-        jnp.asarray(step_size, gap.dtype),
-        resting,
-        modes,
-        ImpactReport(none, no, no, jnp.full(gap.shape, 0.5, gap.dtype)),
-    )
+    report = ImpactReport(none, no, no, jnp.full(gap.shape, 0.5, gap.dtype))
+    acceleration, remaining = mechanics.acceleration(state.position), jnp.asarray(step_size, gap.dtype)
+    progress = _Progress(state, acceleration, remaining, resting, modes, report)
 
     def advance(progress: _Progress, index: Array) -> tuple[_Progress, None]:
         return _advance_to_impact(mechanics, progress, step_size, index >= max_impacts), None
@@ -246,11 +241,11 @@ def _advance_to_impact(
         # Bodies that would be back before the contact ends do not part.
         slowest = jnp.maximum(slowest, -0.5 * pull * mechanics.duration)
     plastic = last | (-restitution * rate <= slowest)
-    rows = geometry.rows
+    rows, S = geometry.rows, jnp.diagonal(contact_compliance(inertia, jacobian))
     impulse = impact_impulse(
         rows.normal_of(rows.relative(position)),
         rows.relative(before),
-        jnp.diagonal(contact_compliance(inertia, jacobian)),
+        S,
         restitution=jnp.where(plastic, 0, restitution),
         friction=mechanics.friction,
         kick=None if mechanics.kick is None else mechanics.kick(rate),
@@ -260,8 +255,7 @@ def _advance_to_impact(
     velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
     if mechanics.duration is not None:
         # Bodies that come to rest do so at the surface, not where paths before and after would have met.
-        overlap = jnp.where(struck & plastic, geometry.gap(position), 0)
-        out = -overlap / jnp.diagonal(contact_compliance(inertia, jacobian))
+        out = -jnp.where(struck & plastic, geometry.gap(position), 0) / S
         position = position + inertia.solve(generalised_impulse(jacobian, out))
 
     rest_speed = mechanics.rest_speed

@@ -64,10 +64,8 @@ def draw_collisions(arrays: Mapping[str, Arrays]) -> Figure:
         residual.set_yticks((-10, -1, -0.1, 0, 0.1, 1, 10), ("−10", "−1", "−0.1", "0", "0.1", "1", "10"))
     panels[0, 0].set_ylabel("distance less its minimum / mm")
     panels[1, 0].set_ylabel("measured − model / mm")
-    figure.suptitle(
-        "Distance of the riders (grey), and an instantaneous impact (lines); shaded: masked in the fit",
-        fontsize=11,
-    )
+    title = "Distance of the riders (grey), and an instantaneous impact (lines); shaded: masked in the fit"
+    figure.suptitle(title, fontsize=11)
     return figure
 
 

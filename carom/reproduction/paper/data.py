@@ -64,13 +64,9 @@ def motion_of(
     experiment: Experiment, protocol: Protocol, system: AbstractSystem, start: State, steps: int | None = None
 ) -> Trajectory:
     """The noise-free motion, over the span that is scored by default."""
-    return published_motion(
-        system,
-        start,
-        experiment.samples(protocol) - 1 if steps is None else steps,
-        experiment.step_size,
-        grid_stretch=experiment.grid_stretch if protocol == "published" else 1.0,
-    )
+    steps = experiment.samples(protocol) - 1 if steps is None else steps
+    stretch = experiment.grid_stretch if protocol == "published" else 1.0
+    return published_motion(system, start, steps, experiment.step_size, grid_stretch=stretch)
 
 
 def record(experiment: Experiment, protocol: Protocol, seed: int) -> Recording:

@@ -59,12 +59,8 @@ class Experiment:
 
     @property
     def settings(self) -> Settings:
-        return Settings(
-            touch=self.touch,
-            sensor=IMPERFECT if self.touch == "imperfect" else TouchSensor(),
-            learn=self.learn,
-            detection=self.detection,
-        )
+        sensor = IMPERFECT if self.touch == "imperfect" else TouchSensor()
+        return Settings(touch=self.touch, sensor=sensor, learn=self.learn, detection=self.detection)
 
     def motion(self, system: AbstractSystem, start: State, steps: int | None = None) -> Trajectory:
         """The noise-free motion, of the length of the recording by default."""
