@@ -293,10 +293,8 @@ def welch(ours: Summary, mean: float, standard_error: float, count: int) -> Diff
     """
     if ours.standard_error is None:
         return None
-    spreads = ours.standard_error * math.sqrt(ours.count), standard_error * math.sqrt(count)
-    test = stats.ttest_ind_from_stats(
-        ours.mean, spreads[0], ours.count, mean, spreads[1], count, equal_var=False
-    )
+    spread, other = ours.standard_error * math.sqrt(ours.count), standard_error * math.sqrt(count)
+    test = stats.ttest_ind_from_stats(ours.mean, spread, ours.count, mean, other, count, equal_var=False)
     a, b = ours.standard_error**2, standard_error**2
     freedom = (a + b) ** 2 / (a**2 / (ours.count - 1) + b**2 / (count - 1))
     reach = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * math.sqrt(a + b)

@@ -137,9 +137,8 @@ def read_model_file(path: Path) -> tuple[AbstractModel, Notes]:
         # Bounded before anything is constructed from them.
         options = cast(dict[str, Any], _bounded(header["options"]))
         # Shapes only: an absurd size in the header must not allocate anything.
-        skeleton = eqx.filter_eval_shape(
-            lambda: _construct(header["kind"], scene, header["step_size"], options)
-        )
+        kind, h = header["kind"], header["step_size"]
+        skeleton = eqx.filter_eval_shape(lambda: _construct(kind, scene, h, options))
     except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
         problem = f"the header does not describe a model ({shown(error)}); fit it again"
         raise complaint(path, problem) from error

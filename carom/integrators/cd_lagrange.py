@@ -165,10 +165,8 @@ class CDLagrange(AbstractStepper):
         if self.velocity_grid == "sample":
             return after
         inertia, geometry = mechanism.inertia(), mechanism.geometry
-        touching, rough = contact.astype(after.position.dtype), mechanism.friction_coefficient() is not None
-        return to_sample_grid(
-            before, after, inertia=inertia, geometry=geometry, touching=touching, rough=rough
-        )
+        active, rough = contact.astype(after.position.dtype), mechanism.friction_coefficient() is not None
+        return to_sample_grid(before, after, inertia=inertia, geometry=geometry, touching=active, rough=rough)
 
     def step(
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
@@ -189,20 +187,16 @@ class CDLagrange(AbstractStepper):
 
         def impulse(jacobian, inertia, before, smooth, touching):
             law = mechanism.restitution_at(contact_rate(jacobian, before))
-            velocities = jacobian, inertia, before, smooth
+            given = jacobian, inertia, before, smooth
             if geometry.coupled:
-                return unilateral_impulse(*velocities, restitution=law, touching=touching)
-            bilateral = restitution_impulse(
-                *velocities, restitution=law, active=touching.astype(before.dtype)
-            )
+                return unilateral_impulse(*given, restitution=law, touching=touching)
+            bilateral = restitution_impulse(*given, restitution=law, active=touching.astype(before.dtype))
             # A prescribed impulse may have any sign, which keeps the motion smooth in its parameters.
             return jnp.where(modes == BY_GAP, jnp.maximum(bilateral, 0), bilateral), jnp.ones((), bool)
 
-        def project(position, touching):
+        def project(position, active):
             reference = jnp.asarray(self.reference)
-            return project_overlap(
-                self.projection, geometry, inertia, position, touching, reference=reference
-            )
+            return project_overlap(self.projection, geometry, inertia, position, active, reference=reference)
 
         def brake(jacobian, velocity, normal_impulse):
             assert friction is not None

@@ -65,9 +65,8 @@ def impact_impulse(
         return impulse
     slip = relative_velocity - jnp.expand_dims(rate, axis) * normal
     # A negative λ would make κ negative, and friction would increase the slip.
-    removed = removed_slip(
-        length(slip, axis=axis), jnp.maximum(push, 0), friction=friction, compliance=compliance
-    )
+    speed, repulsive = length(slip, axis=axis), jnp.maximum(push, 0)
+    removed = removed_slip(speed, repulsive, friction=friction, compliance=compliance)
     return impulse - jnp.expand_dims(removed / compliance, axis) * slip
 
 

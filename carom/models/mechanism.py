@@ -147,9 +147,8 @@ class Mechanism(AbstractModel):
             # A scene has one number for all contacts; estimates of several may differ.
             return float(np.median(law.value)) if np.size(law.value) else none
 
-        restitution = (
-            typical(self.restitution, 1.0) if isinstance(self.restitution, ConstantRestitution) else 1.0
-        )
+        law = self.restitution
+        restitution = typical(law, 1.0) if isinstance(law, ConstantRestitution) else 1.0
         return Scene(
             bodies=self.geometry.bodies,
             dimension=self.geometry.dimension,
@@ -368,8 +367,7 @@ def in_scene(model: Mechanism, scene: Scene, *, step_size: float | None = None) 
             raise InputError(f"The {kind} of the model obey several laws; learn one for all of them.")
         source[there == pairs] = rows[0]
     take = lambda part: jax.tree.map(lambda leaf: jnp.asarray(leaf)[source], part)  # noqa: E731
-    laws: dict[str, Any] = {
-        name: take(getattr(model, name)) for name in ("restitution", "friction", "duration")
-    }
+    kinds = ("restitution", "friction", "duration")
+    laws: dict[str, Any] = {name: take(getattr(model, name)) for name in kinds}
     h = model.step_size if step_size is None else step_size
     return Mechanism.of(scene, h, forces=model.forces, stepper=model.stepper, **laws)

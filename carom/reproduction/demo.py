@@ -45,11 +45,9 @@ def run_demo(
     progress(0.5)
     # With a rate that decays, so that the result does not hang on the epoch at which training stops.
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
-    windowed = train(
-        untrained, recording, SETTINGS, seed=seed, progress=lambda share: progress((1 + share) / 2)
-    )
+    trained = train(untrained, recording, SETTINGS, seed=seed, progress=lambda done: progress((1 + done) / 2))
     rows, forecasts = [], {}
-    for name, fit in ((CAROM, latent), (PAPER, windowed)):
+    for name, fit in ((CAROM, latent), (PAPER, trained)):
         forecasts[name] = motion = forecast(fit.model, single(ball.start), STEPS)
         found = score_impacts(motion, truth.contact)
         metrics = {"error": paper_rmse(motion, truth), "bounces": found.true_events, "seconds": fit.seconds}
@@ -60,7 +58,7 @@ def run_demo(
     error = paper_rmse(oracle.system.exact(ball.start, truth.time), truth)
     rows += tidy_rows({"experiment": "demo", "model": ORACLE, "seed": seed}, {"error": error})
     path = folder / "ball.png"
-    slopes = {CAROM: latent.model.slope, PAPER: windowed.model.potential.gradient}
+    slopes = {CAROM: latent.model.slope, PAPER: trained.model.potential.gradient}
     _draw(path, truth, recording.runs[0], forecasts, slopes)
     command = "carom demo" + (f" --seed {seed}" if seed else "")
     results = write_results(folder / "demo.json", rows, command=command)

@@ -73,9 +73,7 @@ def plan_sweep(sweep: Sweep) -> list[SweepFit]:
     data = {path: read_described(path, sweep.system) for path in sweep.recordings}
     prints = {path: data_fingerprint(*described) for path, described in data.items()}
     # The last key varies fastest, as in nested loops.
-    grid = [
-        dict(zip(grid, values, strict=True)) for grid in sweep.grids for values in product(*grid.values())
-    ]
+    grid = [dict(zip(one, values, strict=True)) for one in sweep.grids for values in product(*one.values())]
     found: dict[str, SweepFit] = {}
     for path, values, seed in product(sweep.recordings, grid, sweep.seeds):
         varied = {**({"recording": path.name} if len(sweep.recordings) > 1 else {}), **values}
@@ -159,9 +157,8 @@ def make_row(fit: SweepFit, out: Path, progress: ProgressCallback) -> Row:
         row["numbers"] = finite(_numbers(finished))
         # From the directory, not from memory: a fit found complete is scored alike.
         if finished.split.held_out:
-            error = score_held_out(
-                finished.model, finished.split.held_out, noise=noise_from_notes(finished.notes)
-            )
+            noise = noise_from_notes(finished.notes)
+            error = score_held_out(finished.model, finished.split.held_out, noise=noise)
             row |= {"error": error} if math.isfinite(error) else {"reason": "The forecast diverged."}
     return row
 

@@ -132,10 +132,8 @@ def _options(path: Path, title: str, table: Mapping[str, Any]) -> dict[str, Any]
     for name, value in table.items():
         if name in ("seed", *SweepTable.model_fields):
             raise complaint(path, f"{name} goes under [sweep], where it serves all fits", title)
-        inside = (
-            {f"{name}.{part}": x for part, x in value.items()} if isinstance(value, dict) else {name: value}
-        )
-        for option, content in inside.items():
+        parts = {f"{name}.{key}": x for key, x in value.items()} if isinstance(value, dict) else {name: value}
+        for option, content in parts.items():
             if option not in known:
                 raise complaint(path, f"there is no such key; {suggestion(option, known)}", title, option)
             found[option] = _hashable(content)

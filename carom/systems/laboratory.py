@@ -287,9 +287,8 @@ class _World:
 
     def _rates(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
         """Of the gaps."""
-        return np.sum(
-            self.rows.normal_of(self.rows.relative(position)) * self.rows.relative(velocity), axis=-1
-        )
+        normal = self.rows.normal_of(self.rows.relative(position))
+        return np.sum(normal * self.rows.relative(velocity), axis=-1)
 
     def _release(self, state: np.ndarray) -> None:
         """End the rest of bodies that an impact with others has set in motion along the normal."""

@@ -117,10 +117,9 @@ def step_many(
         return started, after, hits > 0, done
 
     def whole(mechanism, state, step_size, modes):
-        after, report = mechanism.stepper.conservative_step(
-            mechanism, state, step_size, modes, differentiable=False
-        )
-        limits = mechanism.stepper.limits(state.position.dtype)
+        stepper = mechanism.stepper
+        after, report = stepper.conservative_step(mechanism, state, step_size, modes, differentiable=False)
+        limits = stepper.limits(state.position.dtype)
         moved = jnp.max(jnp.abs(after.position - state.position)) > gap_tolerance(state, limits.extent)
         rests = ~moved & (jnp.max(jnp.abs(after.velocity)) <= limits.rest_speed)
         return after, report.contact, rests & report.contact

@@ -261,9 +261,8 @@ def _next_event(
         last: no further event is to follow, so that scenes that would have one are resolved as one cluster.
     """
     flight, report, near = progress.flight, progress.report, progress.near
-    event = first_event(
-        balls, progress.times, progress.events, jnp.where(progress.unplanned, -jnp.inf, limit)
-    )
+    until = jnp.where(progress.unplanned, -jnp.inf, limit)
+    event = first_event(balls, progress.times, progress.events, until)
     pair = flight.of(event.subjects)
     elapsed, grazes = exact_instant(balls, pair, event, progress.clock, grazing_speed=options.grazing_speed)
     first, second, struck = event.chosen(balls.bodies)

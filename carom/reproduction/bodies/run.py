@@ -89,13 +89,11 @@ def fit_oracle_to(task: config.Estimation, recording: Recording, starts: State) 
     find the starts too, can be expected to do better.
     """
     observed = np.stack([np.stack([run.position, run.velocity]) for run in recording.runs], axis=2)  # pyright: ignore
-    truth, masses = np.array(task.truth), task.quantity == "masses"
+    truth, masses, steps = np.array(task.truth), task.quantity == "masses", observed.shape[1] - 1
 
     def residuals(values: np.ndarray) -> np.ndarray:
         given = {"ball_masses": (1.0, *values.tolist())} if masses else {"restitution": float(values[0])}
-        motion = replace(task.system, **given).motions(
-            starts, steps=observed.shape[1] - 1, step_size=recording.step_size
-        )
+        motion = replace(task.system, **given).motions(starts, steps=steps, step_size=recording.step_size)
         return (np.stack([motion.position, motion.velocity]) - observed).ravel()
 
     # From the truth: the oracle may know it.

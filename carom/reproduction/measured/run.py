@@ -52,10 +52,8 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
     for seed in seeds:
         for name in SERIES:
             path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
-            mark, arguments = (
-                fingerprint(name, seed, first, source, settings),
-                (data, name, seed, path, first),
-            )
+            mark = fingerprint(name, seed, first, source, settings)
+            arguments = (data, name, seed, path, first)
             arrays = (path.with_suffix(".safetensors"),) if first else ()
             tasks.append(Task(_run_air_track, arguments, 1 + first, path, mark, arrays))
     path = folder / "pendulum.json"

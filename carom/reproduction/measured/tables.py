@@ -147,9 +147,7 @@ def pendulum_table(rows: pl.DataFrame) -> Table:
         labels={"model": {name: f"recipe carom, {name}" for name in VARIANTS}},
     )
     # Published numbers have no value on our validation part.
-    published = [
-        (f"{name} (published)", mean_and_error(*found), MISSING) for name, found in PUBLISHED.items()
-    ]
+    published = [(f"{name} (published)", mean_and_error(*one), MISSING) for name, one in PUBLISHED.items()]
     return Table(ours.caption, ours.header, (*published, *ours.rows))
 
 
@@ -177,9 +175,8 @@ def first_crop(rows: pl.DataFrame) -> pl.DataFrame:
 
 def error_ratios(group: pl.DataFrame, constant: str) -> np.ndarray:
     """The error of the law over that of a constant, crop by crop."""
-    law, other = (
-        group.filter(model=model).drop_nulls("velocity_rmse")["velocity_rmse"] for model in (LAW, constant)
-    )
+    errors = group.drop_nulls("velocity_rmse")
+    law, other = (errors.filter(model=model)["velocity_rmse"] for model in (LAW, constant))
     return (law / other).to_numpy()
 
 

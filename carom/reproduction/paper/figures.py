@@ -247,9 +247,8 @@ def _first(group: Trials) -> Mapping[str, np.ndarray]:
 
 def _energies(system: AbstractSystem, time: np.ndarray, position: np.ndarray, velocity: np.ndarray):
     contact = np.zeros((len(time), 0), bool)
-    return system.energies(
-        Trajectory(time.astype(float), position.astype(float), velocity.astype(float), contact)
-    )
+    states = position.astype(float), velocity.astype(float)
+    return system.energies(Trajectory(time.astype(float), *states, contact))
 
 
 def _limits(series: list[np.ndarray], margin: float, *, least: float = 0.0) -> tuple[float, float]:

@@ -182,9 +182,7 @@ def _score(
     experiment, system = trial.experiment, trial.experiment.system
     starts = [single(experiment.start), *held_out_starts(system)]
     # The truth of the recorded start is in double precision, as the data are.
-    truths = [
-        motion_of(experiment, trial.protocol, system, start) for start in [experiment.start, *starts[1:]]
-    ]
+    truths = [motion_of(experiment, trial.protocol, system, one) for one in [experiment.start, *starts[1:]]]
     predicted = [forecast_each(model, starts, len(truths[0].time) - 1) for model in models]
     touch = "observed" if trial.row.contacts == "touch" else "none"
     keys = _keys(trial, trial.model_name) | {"recipe": "paper", "touch": touch}

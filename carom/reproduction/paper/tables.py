@@ -46,9 +46,7 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     fits = fits.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
     fits = fits.with_columns(faults=pl.sum_horizontal(*_FAULTS, ignore_nulls=False))
     # Ours first, baselines as the paper lists them, the oracle last.
-    models = dict.fromkeys(
-        [OURS, NO_TOUCH, *(model for one in ALL.values() for model in one.trained), ORACLE]
-    )
+    models = dict.fromkeys([OURS, NO_TOUCH, *(name for one in ALL.values() for name in one.trained), ORACLE])
     return text.arrange(fits, experiment=ALL, protocol=PROTOCOLS, model=models)
 
 

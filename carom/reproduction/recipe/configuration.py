@@ -165,9 +165,8 @@ class Trial:
         """The paper's recipe as in the authors' code, for as many epochs as `training_steps` make."""
         settings = PAPER_BALL.settings("published", LEARNERS[self.learner].model)
         windows = self.experiment.steps + 1 - settings.horizon
-        return replace(
-            settings, epochs=max(1, round(self.training_steps / math.ceil(windows / settings.batch_size)))
-        )
+        steps = math.ceil(windows / settings.batch_size)
+        return replace(settings, epochs=max(1, round(self.training_steps / steps)))
 
     @property
     def cost(self) -> float:

@@ -23,7 +23,7 @@ from carom.reproduction.paper.data import held_out_starts
 from carom.reproduction.paper.run import untrained
 from carom.reproduction.recipe import configuration as config
 from carom.reproduction.recipe.configuration import Experiment, Trial
-from carom.reproduction.scores import Metrics
+from carom.reproduction.scores import Metrics, fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractSystem, BouncingBall
 from carom.training import train_many
@@ -75,9 +75,7 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
                 scores.score_impacts(one, true.contact).faults for one, true in ahead
             )
             metrics |= scores.score_impacts(predicted, truth.contact).counts
-        metrics |= (
-            scores.fit_metrics(fit) | scores.parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
-        )
+        metrics |= fit_metrics(fit) | parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
         if experiment.oracle:
             for model, found in _oracles(experiment, seed, recording, truth, starts, held_out).items():
@@ -184,7 +182,7 @@ def _fitted(
     experiment, learner = trial.experiment, config.LEARNERS[trial.learner]
     if learner.recipe == "carom":
         fits = fit_recordings(recordings, experiment.settings, seeds=seeds, checkpoints=checkpoints)
-        return [(fit.model, scores.fit_metrics(fit) | scores.parameter_metrics(fit)) for fit in fits]
+        return [(fit.model, fit_metrics(fit) | parameter_metrics(fit)) for fit in fits]
     if learner.recipe == "paper":
         models = [
             untrained(config.PAPER_BALL, "published", learner.model, recording, seed)

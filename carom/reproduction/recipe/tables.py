@@ -177,9 +177,7 @@ def _ratio_to(oracle: str) -> Cell:
     """Our median held-out error over an oracle's."""
 
     def show(group: pl.DataFrame) -> str:
-        ours, theirs = (
-            text.measured(group.filter(model=model), "held_out_median") for model in (_OURS, oracle)
-        )
+        ours, theirs = (text.measured(group.filter(model=one), "held_out_median") for one in (_OURS, oracle))
         if not len(theirs):
             return MISSING
         # A ratio of medians: means are ruled by single mistimed impacts.
