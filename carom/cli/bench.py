@@ -43,11 +43,8 @@ def bench(
     if common.json:
         document = results.header | {"rows": results.rows.select("experiment", "metric", "value").to_dicts()}
         if ratios is not None:
-            document["against"] = {
-                "file": str(against),
-                "ratios": ratios.to_dicts(),
-                "differences": differences,
-            }
+            compared = {"file": str(against), "ratios": ratios.to_dicts(), "differences": differences}
+            document["against"] = compared
         print_json(document)
         return
     for title, table in (

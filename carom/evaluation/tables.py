@@ -106,10 +106,8 @@ def arrange(rows: pl.DataFrame, **orders: Iterable[Any]) -> pl.DataFrame:
         >>> arrange(pl.DataFrame({"model": ["a", "b", "c"]}), model=["c", "a"])["model"].to_list()
         ['c', 'a', 'b']
     """
-    places = [
-        pl.col(key).replace_strict({value: i for i, value in enumerate(order)}, default=None)
-        for key, order in orders.items()
-    ]
+    ranks = {key: {value: i for i, value in enumerate(order)} for key, order in orders.items()}
+    places = [pl.col(key).replace_strict(rank, default=None) for key, rank in ranks.items()]
     return rows.sort(places, maintain_order=True, nulls_last=True) if rows.height else rows
 
 

@@ -306,11 +306,8 @@ def _notes_of_training(recording: Recording) -> dict[str, Any]:
 def _history(fit: Fit | TrainingResult) -> list[dict[str, Any]]:
     if isinstance(fit, Fit):
         return [{"round": number, "log_likelihood": x} for number, x in enumerate(fit.history, start=1)]
-    epochs = zip(*(np.asarray(part, float) for part in fit.history), strict=True)
-    return [
-        {"epoch": epoch, **dict(zip(fit.history._fields, losses, strict=True))}
-        for epoch, losses in enumerate(epochs, start=1)
-    ]
+    names, epochs = fit.history._fields, zip(*(np.asarray(part, float) for part in fit.history), strict=True)
+    return [{"epoch": n, **dict(zip(names, losses, strict=True))} for n, losses in enumerate(epochs, start=1)]
 
 
 def _load_trajectories(file: Path, training: Recording) -> tuple[Trajectory, ...]:

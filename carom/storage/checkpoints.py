@@ -121,13 +121,8 @@ class Stage(Generic[State]):
         for number, record in enumerate(self._records):
             leaves = jax.tree.leaves(record)
             tensors |= {f"record.{number}.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        header = {
-            "fit": self._mark,
-            "rounds": len(self._records),
-            "seconds": self._progress.seconds,
-            "sha256": _digest(tensors),
-        }
-        write_tensors(path, tensors, header)
+        header = {"fit": self._mark, "rounds": len(self._records), "seconds": self._progress.seconds}
+        write_tensors(path, tensors, header | {"sha256": _digest(tensors)})
 
     def _load(self, path: Path) -> None:
         header, tensors = read_tensors(path, kind="checkpoint", maximum_bytes=MAXIMUM_BYTES)

@@ -297,10 +297,8 @@ def _contacts(scene: Scene, remarks: Mapping[str, str]) -> Iterator[Sequence[str
             walls.append(vars(candidate) | {"body": candidate.body + 1, "edges": edges or None})
     example_wall = {"body": 1, "normal": (1.0,) + (0.0,) * (scene.dimension - 1), "offset": 0.0}
     example_pair = {"first": 1, "second": 2, "offset": 0.0} if scene.bodies > 1 else None
-    for name, declaration, contacts, example in (
-        ("wall", WallTable, walls, example_wall),
-        ("pair", PairTable, pairs, example_pair),
-    ):
+    kinds = ("wall", WallTable, walls, example_wall), ("pair", PairTable, pairs, example_pair)
+    for name, declaration, contacts, example in kinds:
         for number, values in enumerate(contacts, start=1):
             yield toml.format_table(name, declaration, values, number=number, remarks=remarks)
         if not contacts and example:

@@ -169,9 +169,8 @@ def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, ot
         sought = possible & differs & ~pressed
         end = jnp.broadcast_to(horizon[:, None, None], gap.shape)
         overlap = jnp.minimum(gap, 0)
-        bent, bounds = _bent_meetings(
-            difference, velocity, acceleration, reach, overlap, sought, end, tolerance
-        )
+        paths = difference, velocity, acceleration
+        bent, bounds = _bent_meetings(*paths, reach, overlap, sought, end, tolerance)
         time, event = _first_meeting(jnp.where(differs, bent, straight), possible, others, subjects)
         # A graze may need more steps: the body looks again then.
         again = jnp.any(bounds & (bent <= time[..., None]), axis=-1)

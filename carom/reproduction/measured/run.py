@@ -127,10 +127,8 @@ def run_series(
     usable = np.array([collision is not None for collision in collisions])
     training, tried = np.flatnonzero(usable & ~out), np.flatnonzero(usable & out)
     recording = replace(trimmed, runs=tuple(trimmed.runs[i] for i in training))
-    fits = {
-        law: fit_recording(recording, series.settings(law, masked=masked), seed=seed, checkpoints=checkpoints)
-        for law in config.LAWS
-    }
+    fitted = partial(fit_recording, recording, seed=seed, checkpoints=checkpoints)
+    fits = {law: fitted(series.settings(law, masked=masked)) for law in config.LAWS}
     # The data choose, not the error on the runs left out.
     law = min(config.LAWS, key=lambda law: _information_criterion(fits[law]))
     fit = fits[law]
@@ -164,7 +162,7 @@ def run_series(
     speeds = [collision.closing_speed for collision in known]
     speeds = np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS)
     rows += _law_rows(keys | {"model": LAW}, central, fit.covariance_of(config.LAWS[law]), speeds)
-    included = fit_recording(recording, series.settings(law, masked=0), seed=seed, checkpoints=checkpoints)
+    included = fitted(series.settings(law, masked=0))
     rows += tidy_rows(keys | {"model": INCLUDED}, fit_metrics(included))
     return rows, _illustration(fit, recording, known)
 

@@ -94,10 +94,8 @@ def _windows_with_true_starts(clean: Run, noisy: Run, length: int) -> tuple[Run,
     windows = []
     for begin in range(len(noisy) - length + 1):
         window, true = noisy.part(slice(begin, begin + length)), clean.part(slice(begin, begin + 1))
-        position, velocity = (
-            np.concatenate([getattr(true, name), getattr(window, name)[1:]])
-            for name in ("position", "velocity")
-        )
+        channels = ((getattr(true, name), getattr(window, name)) for name in ("position", "velocity"))
+        position, velocity = (np.concatenate([first, rest[1:]]) for first, rest in channels)
         windows.append(replace(window, position=position, velocity=velocity))
     return tuple(windows)
 

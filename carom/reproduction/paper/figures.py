@@ -18,7 +18,6 @@ from matplotlib.gridspec import GridSpec, SubplotSpec
 from matplotlib.ticker import LogLocator
 
 from carom.digits import number
-from carom.execution.executor import ProgressCallback
 from carom.plotting.style import DATA, LINES, figure_style, line, marked_line, save_figure
 from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE, Experiment, PaperNumber
 from carom.reproduction.paper.run import trial_stem
@@ -72,14 +71,12 @@ Trials = dict[str, FinishedTrial]
 def load_trials(fits: pl.DataFrame, folder: Path) -> Trials:
     """The trials of one experiment and protocol, with their arrays in `folder`; the oracle has none."""
     found = {}
-    for (name, protocol, model), rows in fits.group_by(
-        "experiment", "protocol", "model", maintain_order=True
-    ):
-        errors, value = rows["paper_rmse"].fill_nan(np.inf), rows["paper"][0]
-        paper = None if value is None else PaperNumber(value, rows["paper_error"][0])
+    for (name, protocol, model), own in fits.group_by("experiment", "protocol", "model", maintain_order=True):
+        errors, value = own["paper_rmse"].fill_nan(np.inf), own["paper"][0]
+        paper = None if value is None else PaperNumber(value, own["paper_error"][0])
         path = folder / f"{trial_stem(str(name), str(protocol), str(model))}.safetensors"
         arrays = {} if model == ORACLE else read_arrays(path)
-        found[str(model)] = FinishedTrial(str(model), tuple(rows["seed"]), tuple(errors), paper, arrays)
+        found[str(model)] = FinishedTrial(str(model), tuple(own["seed"]), tuple(errors), paper, arrays)
     return found
 
 
@@ -154,11 +151,10 @@ def draw_slope(axes: Axes, group: Trials, names: Names) -> None:
         learned = trial.arrays["slope_learned"][..., 0]
         for body in range(grid.shape[1]):
             low, high = learned[:, :, body].min(0), learned[:, :, body].max(0)
-            axes.fill_between(
-                grid[:, body], low, high, color=LINES[trial.model].color, alpha=0.2, linewidth=0
-            )
+            x, color = grid[:, body], LINES[trial.model].color
+            axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
             medians.append(learned[trial.median_index, :, body])
-            _draw_curve(axes, trial, grid[:, body], medians[-1])
+            _draw_curve(axes, trial, x, medians[-1])
     # The median seeds set the range, down to 0 and up to twice the truth: a single wild seed leaves the axes.
     width, size = float(np.ptp(true)), float(np.max(np.abs(true)))
     allowed = float(np.min(true)) - size, float(np.max(true)) + size
@@ -271,9 +267,7 @@ def _inside(values: Samples, limits: tuple[float, float]) -> Samples:
 Panel = Callable[[Axes], None]
 
 
-def write_figure(
-    fits: pl.DataFrame, trials: Path, figures: Path, report: ProgressCallback | None = None
-) -> Path:
+def write_figure(fits: pl.DataFrame, trials: Path, figures: Path, report: object = None) -> Path:
     """Draw one experiment under one protocol as `<experiment>.<protocol>.png` and `.svg`.
 
     Arguments:

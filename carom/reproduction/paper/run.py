@@ -256,17 +256,12 @@ def score(
         truths: the true motions from the same starts.
     """
     first, truth = predicted[0], truths[0]
-    errors = [
-        paper_rmse(one, motion, velocities=model.predicts_velocity)
-        for one, motion in zip(predicted, truths, strict=True)
-    ]
+    pairs = zip(predicted, truths, strict=True)
+    errors = [paper_rmse(*pair, velocities=model.predicts_velocity) for pair in pairs]
     # A forecast that diverged counts as an infinite error.
     held_out = np.nan_to_num(errors[1:], nan=np.inf)
-    metrics = {
-        "paper_rmse": errors[0],
-        "held_out_median": float(np.median(held_out)),
-        "energy_error": energy_error(system, first, truth),
-    }
+    metrics = {"paper_rmse": errors[0], "held_out_median": float(np.median(held_out))}
+    metrics["energy_error"] = energy_error(system, first, truth)
     if first.contact.shape[1]:
         # Models distinguish contacts or bodies, so that only whether there is any can be compared.
         touch = np.any(np.asarray(first.contact) > 0.5, axis=1)

@@ -218,11 +218,8 @@ def hyperparameter_tables() -> list[Table]:
 
 def _fields(settings: Any, *left_out: str) -> dict[str, str]:
     """The fields of a dataclass by name."""
-    return {
-        name.replace("_", " "): _setting(value)
-        for name, value in vars(settings).items()
-        if name not in left_out
-    }
+    shown = {name: value for name, value in vars(settings).items() if name not in left_out}
+    return {name.replace("_", " "): _setting(value) for name, value in shown.items()}
 
 
 def _setting(value: Any) -> str:

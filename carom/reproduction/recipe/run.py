@@ -71,9 +71,8 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
         metrics: Metrics = {"held_out_median": float(np.median([paper_rmse(*pair) for pair in ahead]))}
         metrics |= {"held_out_wrong": 0, "paper_rmse": paper_rmse(predicted, truth)}
         if truth.contact.shape[1]:
-            metrics["held_out_wrong"] = sum(
-                scores.score_impacts(one, true.contact).faults for one, true in ahead
-            )
+            wrong = (scores.score_impacts(one, true.contact).faults for one, true in ahead)
+            metrics["held_out_wrong"] = sum(wrong)
             metrics |= scores.score_impacts(predicted, truth.contact).counts
         metrics |= fit_metrics(fit) | parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
@@ -93,10 +92,8 @@ def _slope_metrics(experiment: Experiment, fit: Fit, truth: Trajectory) -> Metri
     # A constant force has no range; its size stands in.
     scale = span if span > 1e-3 * size else size
     error = np.abs(learned - true)
-    return {
-        "slope_rmse_share": float(np.sqrt(np.mean(error**2)) / scale),
-        "slope_95_share": float(np.quantile(error, 0.95) / scale),
-    }
+    rmse, tail = np.sqrt(np.mean(error**2)), np.quantile(error, 0.95)
+    return {"slope_rmse_share": float(rmse / scale), "slope_95_share": float(tail / scale)}
 
 
 def _oracles(
@@ -135,9 +132,8 @@ def grid_tasks(trials: Sequence[Trial], seeds: Sequence[int], folder: Path) -> l
         learner = config.LEARNERS[trial.learner]
         settings = trial.training if learner.recipe == "paper" else trial.experiment.settings
         path = folder / f"{trial.learner}.noise-{trial.noise:g}.bounces-{trial.bounces}.json"
-        mark = fingerprint(
-            trial, learner._asdict(), trial.experiment, settings, config.FORECAST_STEPS, tuple(seeds)
-        )
+        what = trial, learner._asdict(), trial.experiment, settings
+        mark = fingerprint(*what, config.FORECAST_STEPS, tuple(seeds))
         arguments = trial, tuple(seeds), checkpoint_directory(path)
         tasks.append(Task(_run_trial, arguments, trial.cost, path, mark))
     return tasks
