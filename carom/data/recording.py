@@ -39,13 +39,8 @@ class Run:
 
     def part(self, kept: slice | Bool[np.ndarray, "samples"]) -> "Run":
         """A selection of the samples; times are not shifted."""
-        return replace(
-            self,
-            time=self.time[kept],
-            position=self.position[kept],
-            velocity=None if self.velocity is None else self.velocity[kept],
-            touch=None if self.touch is None else self.touch[kept],
-        )
+        channels = {name: getattr(self, name) for name in ("time", "position", "velocity", "touch")}
+        return replace(self, **{name: x if x is None else x[kept] for name, x in channels.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -339,12 +339,9 @@ def _execute(task: Task, progress: ProgressCallback) -> Any:
     # A worker that was given up for lost may have finished the task all the same.
     if (stored := stored_result(task)) is not None:
         return stored
-    result = {
-        "versions": {"carom": carom.__version__, "jax": jax.__version__},
-        "device": jax.devices()[0].device_kind,
-        "fingerprint": task.fingerprint,
-        **task.function(*task.arguments, progress),
-    }
+    versions, device = {"carom": carom.__version__, "jax": jax.__version__}, jax.devices()[0].device_kind
+    result = {"versions": versions, "device": device, "fingerprint": task.fingerprint}
+    result |= task.function(*task.arguments, progress)
     # Before the checkpoints go: a process killed in between repeats nothing.
     write_result(task.path, result)
     shutil.rmtree(checkpoint_directory(task.path), ignore_errors=True)

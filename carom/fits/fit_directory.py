@@ -177,14 +177,8 @@ def save_fit(
         names: the names of the position columns, for figures.
     """
     folder = Path(folder)
-    notes: dict[str, Any] = {
-        "recording": recording_path.name,
-        "recording_sha256": recording_hash(recording),
-        "settings": asdict(fit.settings),
-        "seed": seed,
-        "hold_out": hold_out,
-        "names": list(names),
-    }
+    notes: dict[str, Any] = {"recording": recording_path.name, "recording_sha256": recording_hash(recording)}
+    notes |= {"settings": asdict(fit.settings), "seed": seed, "hold_out": hold_out, "names": list(names)}
     notes |= _notes_of_estimation(fit) if isinstance(fit, Fit) else _notes_of_training(recording)
     # Both recipes store several models; only their meaning differs.
     posterior = fit.samples if isinstance(fit, Fit) else ensemble

@@ -76,7 +76,7 @@ class FitPlan:
         """
         with new_fit_directory(out, overwrite=overwrite) as new:
             if isinstance(self.settings, Settings):
-                result = self._estimate(self.settings, new, progress, keep_failed=keep_failed)
+                result = self._estimate(self.settings, new, progress, keep_failed)
                 ensemble, seed = None, self.options.seed
             else:
                 result, ensemble, seed = self._train(self.settings, new, progress)
@@ -92,9 +92,7 @@ class FitPlan:
             )
         return result
 
-    def _estimate(
-        self, settings: Settings, new: UnfinishedFit, progress: Progress, *, keep_failed: bool
-    ) -> Fit:
+    def _estimate(self, settings: Settings, new: UnfinishedFit, progress: Progress, keep_failed: bool) -> Fit:
         result = fit_recording(
             self.training, settings, seed=self.options.seed, progress=progress, checkpoints=new.checkpoints
         )

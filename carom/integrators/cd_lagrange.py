@@ -149,12 +149,10 @@ class CDLagrange(AbstractStepper):
         return cls(reference, detection, grid, stated.get("projection", scene.projection))
 
     def stated(self) -> dict[str, Any]:
-        reference = tuple(tuple(float(x) for x in row) for row in np.asarray(self.reference))
-        return {
-            "velocity_grid": self.velocity_grid,
-            "projection": self.projection,
-            "reference": reference if self.projection == "reference_point" else (),
-        }
+        reference = ()
+        if self.projection == "reference_point":
+            reference = tuple(tuple(float(x) for x in row) for row in np.asarray(self.reference))
+        return {"velocity_grid": self.velocity_grid, "projection": self.projection, "reference": reference}
 
     def enter(self, mechanism: Mechanical, state: State, step_size: Scalar) -> State:
         if self.velocity_grid == "sample":

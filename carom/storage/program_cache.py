@@ -114,11 +114,8 @@ def remove_damaged_entries(folder: Path) -> None:
             else:
                 found[path.name] = digest
     if damaged:
-        warnings.warn(
-            f"{folder}: deleted damaged entries of the compilation cache ({damaged}); their programs are "
-            "compiled again.",
-            stacklevel=3,
-        )
+        message = f"{folder}: deleted damaged entries of the compilation cache ({damaged}); their programs "
+        warnings.warn(message + "are compiled again.", stacklevel=3)
     if found != known:
         with suppress(OSError, InputError):  # a cache that cannot be written only costs time
             write_whole(folder / CHECKSUMS, json.dumps(found))

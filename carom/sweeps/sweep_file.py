@@ -112,16 +112,9 @@ def read_sweep_file(path: Path) -> Sweep:
             if name in fixed:
                 problem = "the option stands under [fit] too; write it in one of the two tables"
                 raise complaint(path, problem, *place)
-    return Sweep(
-        path,
-        tuple(path.parent / name for name in sweep.recording),
-        None if sweep.system is None else path.parent / sweep.system,
-        sweep.hold_out,
-        sweep.seeds,
-        fixed,
-        grids,
-        document.cluster,
-    )
+    recordings = tuple(path.parent / name for name in sweep.recording)
+    system = None if sweep.system is None else path.parent / sweep.system
+    return Sweep(path, recordings, system, sweep.hold_out, sweep.seeds, fixed, grids, document.cluster)
 
 
 def _options(path: Path, title: str, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -242,14 +242,11 @@ def _advance_to_impact(
         slowest = jnp.maximum(slowest, -0.5 * pull * mechanics.duration)
     plastic = last | (-restitution * rate <= slowest)
     rows, S = geometry.rows, jnp.diagonal(contact_compliance(inertia, jacobian))
+    normal, relative = rows.normal_of(rows.relative(position)), rows.relative(before)
+    e, kick = jnp.where(plastic, 0, restitution), None if mechanics.kick is None else mechanics.kick(rate)
+    carried = None if carried is None else jnp.where(plastic, 0, carried)
     impulse = impact_impulse(
-        rows.normal_of(rows.relative(position)),
-        rows.relative(before),
-        S,
-        restitution=jnp.where(plastic, 0, restitution),
-        friction=mechanics.friction,
-        kick=None if mechanics.kick is None else mechanics.kick(rate),
-        carried=None if carried is None else jnp.where(plastic, 0, carried),
+        normal, relative, S, restitution=e, friction=mechanics.friction, kick=kick, carried=carried
     )
     # One contact at a time: simultaneous impacts follow each other at intervals of 0.
     velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))

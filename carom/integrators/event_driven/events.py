@@ -365,14 +365,9 @@ def velocities_after(
     # A plane is a second body of infinite mass.
     inverse = inverse.at[:, 1].set(jnp.where(event.with_body, inverse[:, 1], 0))
     stops = -balls.restitution * rate <= rest_speed
-    impulse = impact_impulse(
-        normal,
-        relative,
-        inverse[:, 0] + inverse[:, 1],
-        restitution=jnp.where(stops if plastic is None else stops | plastic, 0, balls.restitution),
-        friction=balls.friction,
-        axis=0,
-    )
+    e = jnp.where(stops if plastic is None else stops | plastic, 0, balls.restitution)
+    S, friction = inverse[:, 0] + inverse[:, 1], balls.friction
+    impulse = impact_impulse(normal, relative, S, restitution=e, friction=friction, axis=0)
     # Rounding may have turned a graze around; a contact that opens exerts no impulse.
     impulse = jnp.where(event.hits & (rate < 0), impulse, 0)
     return pair.velocity + jnp.stack([inverse[None, :, 0] * impulse, -inverse[None, :, 1] * impulse], axis=-1)

@@ -144,14 +144,9 @@ def _impact(balls: Balls, window: _Window, options: Options, instants: Float[Arr
     time, upcoming = next_events(balls, flight, here, event.subjects, rest_speed=options.rest_speed)
     events = outdated(balls, window.events, event)
     at = jnp.where(jnp.stack([event.active, event.with_body], axis=1), place, nowhere)
-    return _Window(
-        phase,
-        clock,
-        _set(window.times[None], at, (time + lax.stop_gradient(clock)[:, None])[None])[0],
-        _set(events[None], at, upcoming[None])[0],
-        flights.reshape(window.flights.shape),
-        window.grazing | grazes,
-    )
+    times = _set(window.times[None], at, (time + lax.stop_gradient(clock)[:, None])[None])[0]
+    events, flights = _set(events[None], at, upcoming[None])[0], flights.reshape(window.flights.shape)
+    return _Window(phase, clock, times, events, flights, window.grazing | grazes)
 
 
 def _set(values: Array, places: Int[Array, "scenes 2"], new: Array) -> Array:

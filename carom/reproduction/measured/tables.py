@@ -1,6 +1,7 @@
 """The tables of measured recordings, from `results/measured.json`."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -48,15 +49,12 @@ def errors_table(rows: pl.DataFrame) -> Table:
 def parameters_table(rows: pl.DataFrame) -> Table:
     """The laws at a few speeds, how widely runs scatter about them, and the impacts detected."""
 
-    def law_at(speed: float) -> Cell:
-        def show(group: pl.DataFrame) -> str:
-            seen = group.filter(left_out=0)["closing_speed"].drop_nulls().to_list()
-            found = group.filter(speed=speed)
-            # Outside the speeds of the runs the law would be an extrapolation.
-            known = len(found) and min(seen) <= speed <= max(seen)
-            return mean_and_error(found["e"][0], found["e_error"][0]) if known else MISSING
-
-        return show
+    def law_at(speed: float, group: pl.DataFrame) -> str:
+        seen = group.filter(left_out=0)["closing_speed"].drop_nulls().to_list()
+        found = group.filter(speed=speed)
+        # Outside the speeds of the runs the law would be an extrapolation.
+        known = len(found) and min(seen) <= speed <= max(seen)
+        return mean_and_error(found["e"][0], found["e_error"][0]) if known else MISSING
 
     def one_impact(group: pl.DataFrame) -> str:
         return f"{group['runs_with_one_impact'][0]:.0f} of {group['fitted_runs'][0]:.0f}"
@@ -64,8 +62,8 @@ def parameters_table(rows: pl.DataFrame) -> Table:
     return _by_bumper(
         first_crop(rows),
         {
-            **{f"e at {speed:g} m/s": law_at(speed) for speed in SPEEDS},
-            "scatter from run to run": _of(LAW, _with_error("scatter from run to run")),
+            **{f"e at {speed:g} m/s": partial(law_at, speed) for speed in SPEEDS},
+            "scatter from run to run": _of(LAW, partial(_with_error, "scatter from run to run")),
             "impacts found: one per run": _of(LAW, one_impact),
             "distance from the check / ms": cell("late_by", lambda x: text.median_text(1000 * x.abs())),
         },
@@ -81,20 +79,17 @@ def masses_table(rows: pl.DataFrame) -> Table:
         return sorted(group["checked_mass_ratio"].drop_nulls().unique())
 
     def over_weighed(group: pl.DataFrame) -> str:
-        return _with_error("mass", weighed(group)[0])(group.filter(model=LAW))
+        return _with_error("mass", group.filter(model=LAW), weighed(group)[0])
 
-    def half(number: int) -> Cell:
-        def show(group: pl.DataFrame) -> str:
-            runs = group.drop_nulls("closing_speed").sort("closing_speed")
-            shares = runs["mass_ratio"] / runs["checked_mass_ratio"]
-            # Halves of the runs and not of the range of speeds, so that both means are of as many.
-            middle = len(shares) // 2
-            return text.mean_text(shares[middle:] if number else shares[:middle])
-
-        return show
+    def half(number: int, group: pl.DataFrame) -> str:
+        runs = group.drop_nulls("closing_speed").sort("closing_speed")
+        shares = runs["mass_ratio"] / runs["checked_mass_ratio"]
+        # Halves of the runs and not of the range of speeds, so that both means are of as many.
+        middle = len(shares) // 2
+        return text.mean_text(shares[middle:] if number else shares[:middle])
 
     def together(group: pl.DataFrame) -> str:
-        found = _of(LAW, _with_error("mass"))(group)
+        found = _of(LAW, partial(_with_error, "mass"))(group)
         return "run by run" if found == MISSING else found
 
     return _by_bumper(
@@ -105,8 +100,8 @@ def masses_table(rows: pl.DataFrame) -> Table:
             ),
             "all runs together": together,
             "over that weighed": over_weighed,
-            "slow half, over that weighed": half(0),
-            "fast half, over that weighed": half(1),
+            "slow half, over that weighed": partial(half, 0),
+            "fast half, over that weighed": partial(half, 1),
         },
         "Mass of the second rider over that of the first. The halves are single runs by regression lines "
         "and conservation of momentum: mean ± standard error.",
@@ -190,14 +185,10 @@ def _count(group: pl.DataFrame, *, left_out: bool) -> str:
     return str(group.filter(pl.col("left_out") == left_out)["closing_speed"].count())
 
 
-def _with_error(metric: str, unit: float = 1.0) -> Cell:
+def _with_error(metric: str, group: pl.DataFrame, unit: float = 1.0) -> str:
     """A parameter and its standard error, as multiples of a unit."""
-
-    def show(group: pl.DataFrame) -> str:
-        value, error = (text.measured(group, name) for name in (metric, f"{metric}_error"))
-        return mean_and_error(value[0] / unit, error[0] / unit) if len(value) else MISSING
-
-    return show
+    value, error = (text.measured(group, name) for name in (metric, f"{metric}_error"))
+    return mean_and_error(value[0] / unit, error[0] / unit) if len(value) else MISSING
 
 
 def _of(model: str, show: Cell) -> Cell:

@@ -82,9 +82,9 @@ def held_out_table(rows: pl.DataFrame) -> Table:
             **_entries("truth", "touch", "start"),
             "median error": _ours(median),
             "oracle": _oracle(median),
-            "ratio": _ratio_to(_ORACLE),
+            "ratio": partial(_ratio_to, _ORACLE),
             "oracle without floor": _floor(median),
-            "ratio to it": _ratio_to(_FLOOR),
+            "ratio to it": partial(_ratio_to, _FLOOR),
             "impacts wrong per seed": _ours(cell("held_out_wrong", text.median_text)),
         },
         "Held-out starts: the median error of 50 starts, median over seeds. The second oracle estimates "
@@ -173,19 +173,15 @@ def _entries(*keys: str) -> dict[str, Cell]:
     return {key: _ours(lambda group, key=key: group[key][0]) for key in keys}
 
 
-def _ratio_to(oracle: str) -> Cell:
+def _ratio_to(oracle: str, group: pl.DataFrame) -> str:
     """Our median held-out error over an oracle's."""
-
-    def show(group: pl.DataFrame) -> str:
-        ours, theirs = (text.measured(group.filter(model=one), "held_out_median") for one in (_OURS, oracle))
-        if not len(theirs):
-            return MISSING
-        # A ratio of medians: means are ruled by single mistimed impacts.
-        divisor = text.summarize(theirs).median
-        ratio = text.summarize(ours).median / divisor if divisor else math.inf
-        return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
-
-    return show
+    ours, theirs = (text.measured(group.filter(model=one), "held_out_median") for one in (_OURS, oracle))
+    if not len(theirs):
+        return MISSING
+    # A ratio of medians: means are ruled by single mistimed impacts.
+    divisor = text.summarize(theirs).median
+    ratio = text.summarize(ours).median / divisor if divisor else math.inf
+    return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
 
 
 def _deviation(values: pl.Series) -> str:
