@@ -183,11 +183,8 @@ def save_fit(
     # Both recipes store several models; only their meaning differs.
     posterior = fit.samples if isinstance(fit, Fit) else ensemble
     if isinstance(fit, Fit):
-        trajectories = {
-            f"{number}.{channel}": getattr(motion, channel)
-            for number, motion in enumerate(fit.motions)
-            for channel in Trajectory._fields
-        }
+        motions, fields = enumerate(fit.motions), Trajectory._fields
+        trajectories = {f"{n}.{name}": getattr(motion, name) for n, motion in motions for name in fields}
         write_tensors(folder / TRAJECTORIES, trajectories, {"runs": len(fit.motions)})
     if posterior is not None:
         save_posterior(posterior, folder / POSTERIOR)

@@ -194,10 +194,8 @@ def _wall(body: int, radius: float, solid: Solid) -> Wall:
 
 def _require_resolved(report: EventReport, times: np.ndarray) -> None:
     """Refuse a motion in which impacts were left out, as it would be wrong and might overlap."""
-    problems = (
-        (report.truncated, "there are too many impacts"),
-        (report.crowded, "a ball may meet more others than can be followed"),
-    )
+    crowded = "a ball may meet more others than can be followed"
+    problems = (report.truncated, "there are too many impacts"), (report.crowded, crowded)
     for flags, problem in problems:
         for step in np.flatnonzero(np.asarray(flags)[:, 0])[:1]:
             span = f"Between t = {times[step]:g} s and {times[step + 1]:g} s"

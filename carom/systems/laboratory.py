@@ -266,9 +266,8 @@ class _World:
         push = (1 + e) * speed / self.compliance[contact]
         slip = relative - (normal @ relative) * normal
         stopping = np.linalg.norm(slip) / self.compliance[contact]
-        impulse = push * normal - slip / self.compliance[contact] * min(
-            1.0, self.friction * push / max(stopping, 1e-300)
-        )
+        stopped = min(1.0, self.friction * push / max(stopping, 1e-300))
+        impulse = push * normal - slip / self.compliance[contact] * stopped
         if rests:
             self.resting.append(contact)
         elif system.contact_time:

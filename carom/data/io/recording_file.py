@@ -87,10 +87,9 @@ def read_recording(
     shape = (len(frame), -1, 1 if scene is None else scene.dimension)
     velocity = velocity.reshape(shape) if columns.velocity else None
     whole = Run(time, position.reshape(shape), velocity, touch == 1 if columns.touch else None)
-    runs = tuple(
-        replace(whole.part(slice(start, end)), label=None if labels is None else labels[start])
-        for start, end in pairwise(bounds)
-    )
+    names = [None if labels is None else labels[start] for start in bounds[:-1]]
+    spans = zip(pairwise(bounds), names, strict=True)
+    runs = tuple(replace(whole.part(slice(*span)), label=name) for span, name in spans)
     return Recording(runs, float(step_size), scene)
 
 

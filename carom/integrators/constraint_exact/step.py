@@ -11,6 +11,7 @@ parameters as long as the prescribed contacts are the same.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -259,20 +260,16 @@ def _advance_to_impact(
     slow = jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed
     still_resting = resting & (gap_acceleration <= 0) & slow
     comes_to_rest, occurs = struck & plastic & (modes == BY_GAP), struck & (modes == PRESCRIBED)
-    return _Progress(
-        State(position, velocity),
-        arrived,
-        remaining - duration,
-        still_resting | comes_to_rest,
-        # A prescribed impact occurs once; its contact is inactive for the rest of the step.
-        jnp.where(occurs, EXCLUDED, modes),
-        ImpactReport(
-            contact=report.contact | struck | (resting & (gap_acceleration < -rest_speed)),
-            exhausted=report.exhausted | (due & last),
-            grazing=report.grazing | (due & jnp.any(struck & grazing)),
-            instant=jnp.where(occurs, 1 - (remaining - duration) / step_size, report.instant),
-        ),
+    # A prescribed impact occurs once; its contact is inactive for the rest of the step.
+    modes, remaining = jnp.where(occurs, EXCLUDED, modes), remaining - duration
+    report = ImpactReport(
+        contact=report.contact | struck | (resting & (gap_acceleration < -rest_speed)),
+        exhausted=report.exhausted | (due & last),
+        grazing=report.grazing | (due & jnp.any(struck & grazing)),
+        instant=jnp.where(occurs, 1 - remaining / step_size, report.instant),
     )
+    resting = still_resting | comes_to_rest
+    return _Progress(State(position, velocity), arrived, remaining, resting, modes, report)
 
 
 def _held_acceleration(
@@ -310,19 +307,12 @@ def _stopping_impulses(
     mechanics: _Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
 ) -> PerContact:
     """Complementary impulses that keep the touching contacts from closing."""
-    zero = jnp.zeros_like(rate)
-    geometry = mechanics.geometry
-    return complementary_impulse(
-        compliance,
-        rate,
-        zero,
-        target=zero,
-        touching=touching,
-        sweeps=2 * len(geometry) if geometry.coupled else 1,
-        # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
-        capacity=(2 * geometry.dimension - 1) * geometry.bodies + 1,
-        differentiable=mechanics.differentiable,
-    )[0]
+    zero, geometry = jnp.zeros_like(rate), mechanics.geometry
+    sweeps = 2 * len(geometry) if geometry.coupled else 1
+    # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
+    capacity = (2 * geometry.dimension - 1) * geometry.bodies + 1
+    solve = partial(complementary_impulse, target=zero, touching=touching, capacity=capacity)
+    return solve(compliance, rate, zero, sweeps=sweeps, differentiable=mechanics.differentiable)[0]
 
 
 def _slip_end(

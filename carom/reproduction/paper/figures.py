@@ -294,11 +294,8 @@ def draw_experiment(trials: Trials, experiment: Experiment, protocol: str) -> Fi
     _contact_panels(figure, grid[1, 1], group)
     draw_errors(figure.add_subplot(grid[1, 2]), trials)
     seeds = len(next(iter(trials.values())).seeds)
-    figure.suptitle(
-        f"{experiment.label}, protocol “{protocol}”\n"
-        f"curves: for every model the seed whose error is the median of {seeds}; bands: all seeds",
-        fontsize=11,
-    )
+    curves = f"curves: for every model the seed whose error is the median of {seeds}; bands: all seeds"
+    figure.suptitle(f"{experiment.label}, protocol “{protocol}”\n{curves}", fontsize=11)
     # Every label once, though most curves are in several panels.
     legend = {}
     for axes in figure.axes:

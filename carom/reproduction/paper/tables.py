@@ -27,16 +27,10 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     Added columns: `paper` and `paper_error`, as printed; `ours` and `ours_paper`, the error of CD-Lagrange on
     the same recording and its printed number; `faults`, impacts that are mistimed, missed or spurious.
     """
-    printed = pl.DataFrame(
-        [
-            (name, model, *trained.paper)
-            for name, experiment in ALL.items()
-            for model, trained in experiment.trained.items()
-            if trained.paper is not None
-        ],
-        schema={"experiment": pl.String, "model": pl.String, "paper": pl.Float64, "paper_error": pl.Float64},
-        orient="row",
-    )
+    trained = [(name, model, one) for name in ALL for model, one in ALL[name].trained.items()]
+    numbers = [(name, model, *one.paper) for name, model, one in trained if one.paper is not None]
+    schema = {"experiment": pl.String, "model": pl.String, "paper": pl.Float64, "paper_error": pl.Float64}
+    printed = pl.DataFrame(numbers, schema=schema, orient="row")
     fits = wide(rows).join(printed, on=["experiment", "model"], how="left")
     keys = ["experiment", "protocol", "seed"]
     # Models with the same seed have the same noisy recording: comparisons are paired.

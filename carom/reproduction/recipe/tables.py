@@ -223,12 +223,9 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
         ScalarMappable(norm, COLORS), ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40
     )
     bar.set_label("error (paper's RMSE), median of seeds")
-    figure.suptitle(
-        f"Bouncing ball: forecasts of {FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to "
-        f"{seeds[-1]}.\n"
-        f"In brackets: seeds of {len(seeds)} with a bounce missing, spurious or at a wrong sample",
-        fontsize=10,
-    )
+    ran = f"{FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to {seeds[-1]}"
+    counts = f"In brackets: seeds of {len(seeds)} with a bounce missing, spurious or at a wrong sample"
+    figure.suptitle(f"Bouncing ball: forecasts of {ran}.\n{counts}", fontsize=10)
     return figure
 
 
