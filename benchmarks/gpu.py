@@ -33,13 +33,13 @@ from benchmarks.fused_rollout import fused_forecast
 from carom.data import Recording
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
-from carom.execution.tasks import local_executor, run_tasks
+from carom.execution.executor import local_executor, run_tasks
 from carom.fits import load_model, save_model
 from carom.models import AbstractModel, CDLagrangeNetwork, Forecast, forecast, forecast_many
 from carom.reproduction.paper.data import motion_of, record
 from carom.reproduction.paper.experiments import EXPERIMENTS, ORACLE, REPORTED_SEED, Protocol
 from carom.reproduction.paper.run import Trial, paper_tasks, plan, untrained
-from carom.storage.result_file import read_arrays, write_arrays
+from carom.storage.tensor_file import read_arrays, write_arrays
 from carom.systems import BouncingBall
 from carom.training import TrainingSettings, train_many
 from carom.types import State, Trajectory

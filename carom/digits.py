@@ -56,10 +56,8 @@ def mean_and_error(mean: float, error: float | None) -> str:
     """
     if error is None or error == 0 or not (math.isfinite(mean) and math.isfinite(error)):
         return number(mean)
-    if error < 1e-4 or error >= 1e6:
-        return f"{to_error(mean, error)} ± {number(error)}"
-    decimals = _decimals(error, 2)
-    return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
+    shown = number(error) if error < 1e-4 or error >= 1e6 else f"{error:.{_decimals(error, 2)}f}"
+    return f"{to_error(mean, error)} ± {shown}"
 
 
 def signed(value: float) -> str:

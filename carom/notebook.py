@@ -12,7 +12,5 @@ def table(title: str, rows: Sequence[tuple[str, str]]) -> str:
         '<b>Ball</b><table><tr><th style="text-al'
     """
     left = 'style="text-align:left"'
-    lines = (
-        f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>" for name, value in rows
-    )
-    return f"<b>{escape(title)}</b><table>{''.join(lines)}</table>"
+    body = (f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>" for name, value in rows)
+    return f"<b>{escape(title)}</b><table>{''.join(body)}</table>"

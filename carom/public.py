@@ -27,6 +27,6 @@ from carom.estimation import Fit, Settings, TouchSensor
 from carom.fits import fit, load_model, save_model
 from carom.mechanics import Pair, Scene, Wall
 from carom.models import Mechanism, forecast
-from carom.storage.compilation_cache import configure
+from carom.storage.program_cache import configure
 from carom.training import TrainingResult, TrainingSettings, train, train_many
 from carom.types import State

@@ -19,7 +19,7 @@ from carom.data import Recording, simulate
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import paper_rmse
 from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, forecast, forecast_many
-from carom.storage.compilation_cache import configure
+from carom.storage.program_cache import configure
 from carom.systems import AbstractSystem, BouncingBall, NewtonsCradle, Pendulum
 from carom.training import TrainingSettings, train
 from carom.types import State
@@ -92,14 +92,8 @@ def measure(name: str, *, quick: bool) -> dict[str, float]:
     model = MODELS[case.model].for_recording(recording, key=jax.random.key(0), **case.options)
     training: dict[str, float] = {"compile_seconds": 0.0}
     if case.model != "mechanism":
-        training = measure_training(model, recording, epochs=20 if quick else 200, repeats=1 if quick else 3)
-    forecasts = measure_forecasts(
-        model,
-        system.start,
-        steps=50 if quick else FORECAST_STEPS,
-        many=100 if quick else 10_000,
-        repeats=1 if quick else 2,
-    )
+        training = measure_training(model, recording, quick=quick)
+    forecasts = measure_forecasts(model, system.start, quick=quick)
     compiled = training["compile_seconds"] + forecasts["compile_seconds"]
     return training | forecasts | {"compile_seconds": compiled}
 
@@ -127,10 +121,9 @@ def fit_by_paper(*, epochs: int) -> dict[str, float]:
     return {"error": error}
 
 
-def measure_training(
-    model: AbstractModel, recording: Recording, *, epochs: int, repeats: int
-) -> dict[str, float]:
+def measure_training(model: AbstractModel, recording: Recording, *, quick: bool) -> dict[str, float]:
     """Training steps per second and per CPU-second, the best of several trainings after compilation."""
+    epochs, repeats = (20, 1) if quick else (200, 3)
     settings = replace(SETTINGS, epochs=epochs)
     # Windows start at every sample that leaves a whole horizon; the last batch may be smaller.
     steps = epochs * -(-(recording.samples - settings.horizon) // settings.batch_size)
@@ -142,13 +135,12 @@ def measure_training(
     }
 
 
-def measure_forecasts(
-    model: AbstractModel, start: State, *, steps: int, many: int, repeats: int
-) -> dict[str, float]:
+def measure_forecasts(model: AbstractModel, start: State, *, quick: bool) -> dict[str, float]:
     """Model steps per second, the best of several forecasts after compilation.
 
     The many start at fractions of `start` from a half to one, so that no two are the same.
     """
+    steps, many, repeats = (50, 100, 1) if quick else (FORECAST_STEPS, 10_000, 2)
     # Weights are in single precision, and so must states be.
     one = _single(start)
     scale = jnp.linspace(0.5, 1.0, many)[:, None, None]

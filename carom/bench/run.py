@@ -73,9 +73,8 @@ def _process(case: str, *, quick: bool, cache: str) -> tuple[dict[str, Any], flo
     # A new process, because JAX keeps compiled programs in memory.
     command = [sys.executable, "-m", "carom.bench.cases", case, *(["quick"] if quick else [])]
     started = time.perf_counter()
-    done = subprocess.run(
-        command, env={**os.environ, "CAROM_CACHE": cache}, capture_output=True, text=True, check=False
-    )
+    environment = {**os.environ, "CAROM_CACHE": cache}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - started
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]

@@ -78,7 +78,7 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
     import tyro
 
     from carom.compilation import full_precision
-    from carom.storage.compilation_cache import configure
+    from carom.storage.program_cache import configure
 
     # Loading one command is faster than loading all, which only the overview needs.
     named = bool(arguments) and arguments[0] in COMMANDS
@@ -94,13 +94,9 @@ def _load(arguments: Sequence[str]) -> Callable[[], object]:
             ((name, command),) = commands.items()
             tyro.cli(command, prog=f"carom {name}", args=arguments[1:])
             return
-        tyro.extras.subcommand_cli_from_dict(
-            commands,
-            prog="carom",
-            description="Learn how things move and collide from recordings, and forecast them. "
-            "carom --version prints the version.",
-            args=arguments,
-        )
+        about = "Learn how things move and collide from recordings, and forecast them. "
+        about += "carom --version prints the version."
+        tyro.extras.subcommand_cli_from_dict(commands, prog="carom", description=about, args=arguments)
 
     return run
 

@@ -7,8 +7,7 @@ import tyro
 
 from carom.bench.cases import NAMES
 from carom.bench.run import compare, fit_table, model_table, read_bench, run_bench
-from carom.cli.arguments import WriterCommon, require_output
-from carom.cli.output import print_json, print_table, progress
+from carom.cli.console import WriterCommon, print_json, print_table, progress, require_output
 from carom.errors import find_names
 
 
@@ -44,11 +43,8 @@ def bench(
     if common.json:
         document = results.header | {"rows": results.rows.select("experiment", "metric", "value").to_dicts()}
         if ratios is not None:
-            document["against"] = {
-                "file": str(against),
-                "ratios": ratios.to_dicts(),
-                "differences": differences,
-            }
+            compared = {"file": str(against), "ratios": ratios.to_dicts(), "differences": differences}
+            document["against"] = compared
         print_json(document)
         return
     for title, table in (

@@ -7,14 +7,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from carom.cli.arguments import WriterCommon, require_output
-from carom.cli.output import print_json, print_table, progress
+from carom.cli.console import WriterCommon, print_json, print_table, progress, require_output
 from carom.data import read_described
 from carom.data.io.formats import MAXIMUM_BYTES
 from carom.errors import require_range
 from carom.estimation import Settings
 from carom.evaluation.compare import rank_models, ranking_table, write_ranking
-from carom.execution.tasks import checkpoint_directory
+from carom.execution.executor import checkpoint_directory
 from carom.fits.plan import recipe_settings
 from carom.storage.input_file import require_file
 from carom.training import TrainingSettings

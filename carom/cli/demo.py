@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from carom.cli.arguments import Common
-from carom.cli.output import print_json, print_table, progress
+from carom.cli.console import Common, print_json, print_table, progress
 from carom.evaluation.results import wide
 from carom.reproduction.demo import demo_table, run_demo
 from carom.storage.atomic import make_folder

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from carom.cli.output import print_json, print_table, progress
+from carom.cli.console import print_json, print_table, progress
 from carom.data import read_described
 from carom.estimation import Fit
 from carom.evaluation import fit_rival, paper_rmse, score_held_out

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import MAXIMUM_STEPS, WriterCommon, parse_state, require_output, state_of
-from carom.cli.output import print_json
+from carom.cli.console import MAXIMUM_STEPS, WriterCommon, parse_state, print_json, require_output, state_of
 from carom.data import write_recording
 from carom.errors import InputError, require_range
 from carom.evaluation.forecasts import forecast_ends, forecast_states, read_past

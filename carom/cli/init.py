@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import WriterCommon, require_output
-from carom.cli.output import print_json
+from carom.cli.console import WriterCommon, print_json, require_output
 from carom.data import write_system_file
 from carom.data.io.formats import MAXIMUM_BYTES
 from carom.digits import counted
@@ -17,11 +16,7 @@ from carom.storage.input_file import complaint, require_file, shown
 
 
 def init(
-    recording: Annotated[Path, tyro.conf.Positional],
-    /,
-    *,
-    out: Path | None = None,
-    common: WriterCommon,
+    recording: Annotated[Path, tyro.conf.Positional], /, *, out: Path | None = None, common: WriterCommon
 ) -> None:
     """Infer a system file from a recording and write it with comments, guesses marked as guesses.
 

@@ -5,17 +5,12 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import WriterCommon, require_output
-from carom.cli.output import print_json
+from carom.cli.console import WriterCommon, print_json, require_output
 from carom.report import write_report
 
 
 def report(
-    fit: Annotated[Path, tyro.conf.Positional],
-    /,
-    *,
-    out: Path | None = None,
-    common: WriterCommon,
+    fit: Annotated[Path, tyro.conf.Positional], /, *, out: Path | None = None, common: WriterCommon
 ) -> None:
     """Write an HTML page about a fit: recording, contacts, parameters, forecast and an animated scene.
 

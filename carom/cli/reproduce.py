@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from carom.cli.arguments import Common
-from carom.cli.output import print_json, print_table, progress
+from carom.cli.console import Common, print_json, print_table, progress
 from carom.errors import require_range, require_seed
 from carom.execution.executor import available_cores
 from carom.reproduction.paper.experiments import Protocol

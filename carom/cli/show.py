@@ -5,8 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from carom.cli.arguments import WriterCommon, require_output
-from carom.cli.output import print_json
+from carom.cli.console import WriterCommon, print_json, require_output
 from carom.data import read_described
 from carom.errors import InputError, require_range
 from carom.plotting.scenes import write_run_picture

@@ -10,8 +10,14 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 import tyro
 
-from carom.cli.arguments import MAXIMUM_STEPS, WriterCommon, parse_numbers, parse_state, require_output
-from carom.cli.output import print_json
+from carom.cli.console import (
+    MAXIMUM_STEPS,
+    WriterCommon,
+    parse_numbers,
+    parse_state,
+    print_json,
+    require_output,
+)
 from carom.data import Camera, SystemFile, Truth, film, read_camera, write_recording, write_system_file
 from carom.data import simulate as simulate_system
 from carom.data.io.recording_file import table_format
@@ -30,14 +36,7 @@ from carom.systems import (
 )
 from carom.types import State, VelocityGrid
 
-_SAMPLING = {
-    "ball": (500, 0.02),
-    "billiards": (500, 0.01),
-    "box": (500, 0.01),
-    "cradle": (540, 0.01),
-    "pendulum": (200, 0.02),
-    "stairs": (500, 0.01),
-}
+_SAMPLING = {"ball": (500, 0.02), "cradle": (540, 0.01), "pendulum": (200, 0.02)}
 """Steps and step size of each system by default; those of ball, cradle and pendulum are the paper's."""
 MAXIMUM_BALLS = 64
 """System files list every pair of balls, and are to be read by people too."""
@@ -123,7 +122,8 @@ def simulate(
         runs: Number of random starts of billiards or box, 1 by default.
         speed: Root mean square of the speeds of such starts, 1 by default.
     """
-    steps = _SAMPLING[system][0] if steps is None else steps
+    usual_steps, usual_step_size = _SAMPLING.get(system, (500, 0.01))
+    steps = usual_steps if steps is None else steps
     require_range("--steps", steps, 1, MAXIMUM_STEPS)
     truth_system = build_system(system, parameters)
     starts = start_states(truth_system, start, runs=runs, speed=speed, seed=common.seed)
@@ -133,7 +133,7 @@ def simulate(
     table_format(out)  # before any work
     system_file = out.with_suffix(".toml")
     require_output(system_file, overwrite=common.overwrite)
-    step_size = _SAMPLING[system][1] if step_size is None else step_size
+    step_size = usual_step_size if step_size is None else step_size
     sampling: dict[str, Any] = {"steps": steps, "step_size": step_size}
     with warnings.catch_warnings(record=True) as caught:  # shown only if the motion is not refused
         if filming is not None:

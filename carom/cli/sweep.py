@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from carom.cli.arguments import Common
-from carom.cli.output import print_json, print_table, progress
+from carom.cli.console import Common, print_json, print_table, progress
 from carom.errors import InputError, require_range
 from carom.execution.cluster import MAXIMUM_WORKERS, DaskExecutor
 from carom.execution.executor import LocalExecutor, available_cores

@@ -113,16 +113,14 @@ class Camera(toml.TomlTable):
         """
         # Every draw is made whatever the settings are: one nuisance more leaves the others as they were.
         shape, count = seen.position.shape, len(seen)
-        noise, wrong = random.standard_normal((2, *shape))
+        noise, odd = random.standard_normal((2, *shape))
         repeats, drops, clock = random.random(count), random.random(count), random.standard_normal(count)
         misses, exchanges = random.random(shape[:2]), random.random(count)
         position = _rounded(seen.position + self.noise * noise, self.pixel)
         for frame in np.flatnonzero(repeats[1:] < self.repeated) + 1:
             position[frame] = position[frame - 1]
         position = self._smoothed(position)
-        position = np.where(
-            (misses < self.outliers)[..., None], position + self.outlier_size * wrong, position
-        )
+        position = np.where((misses < self.outliers)[..., None], position + self.outlier_size * odd, position)
         position = _exchanged(position, self.swapped, exchanges)
         # The first frame is kept, so that histories and training runs begin where the motion does.
         kept = (drops >= self.dropped) | (np.arange(count) == 0)

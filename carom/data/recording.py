@@ -39,13 +39,8 @@ class Run:
 
     def part(self, kept: slice | Bool[np.ndarray, "samples"]) -> "Run":
         """A selection of the samples; times are not shifted."""
-        return replace(
-            self,
-            time=self.time[kept],
-            position=self.position[kept],
-            velocity=None if self.velocity is None else self.velocity[kept],
-            touch=None if self.touch is None else self.touch[kept],
-        )
+        channels = {name: getattr(self, name) for name in ("time", "position", "velocity", "touch")}
+        return replace(self, **{name: x if x is None else x[kept] for name, x in channels.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +74,11 @@ class Recording:
             raise InputError("A run has no value at all of some coordinate; leave the run out.")
         if not (np.isfinite(self.step_size) and self.step_size > 0):
             raise InputError(f"The step size must be positive, but it is {self.step_size}.")
-        if self.scene is not None and self.runs[0].position.shape[1:] != (
-            self.scene.bodies,
-            self.scene.dimension,
-        ):
+        scene = self.scene
+        if scene is not None and (self.bodies, self.dimension) != (scene.bodies, scene.dimension):
             raise InputError(
                 f"The recording has {self.bodies} bodies in {self.dimension} dimensions, the scene has "
-                f"{self.scene.bodies} in {self.scene.dimension}."
+                f"{scene.bodies} in {scene.dimension}."
             )
 
     def _repr_html_(self) -> str:

@@ -178,10 +178,7 @@ def read_past(path: Path, system: Path | None, model: AbstractModel) -> Recordin
 
 
 def _together(
-    model: AbstractModel,
-    ahead: Sequence[BandedForecast],
-    begins: Sequence[float],
-    labels: Sequence[str | None],
+    model: AbstractModel, ahead: Sequence[BandedForecast], begins: list[float], labels: Sequence[str | None]
 ) -> Forecasts:
     runs = []
     for one, begin, label in zip(ahead, begins, labels, strict=True):
@@ -191,12 +188,9 @@ def _together(
         time = begin + np.arange(len(one.position)) * model.step_size
         position, velocity = np.asarray(one.position, float), np.asarray(one.velocity, float)
         runs.append(Run(time=time, position=position, velocity=velocity, touch=touch, label=label))
-    return Forecasts(
-        Recording(tuple(runs), model.step_size, model.scene),
-        _bands(ahead),
-        min(one.members for one in ahead),
-        all(one.finite for one in ahead),
-    )
+    members, finite = min(one.members for one in ahead), all(one.finite for one in ahead)
+    recording = Recording(tuple(runs), model.step_size, model.scene)
+    return Forecasts(recording, _bands(ahead), members, finite)
 
 
 def _bands(ahead: Sequence[BandedForecast]) -> dict[str, np.ndarray]:

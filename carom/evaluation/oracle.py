@@ -96,10 +96,6 @@ def fit_oracle(
 def _descend(function, start, spacing, lower, upper) -> "scipy.optimize.OptimizeResult":
     """A simplex search from one point of the grid, which crosses small jumps."""
     simplex = np.clip(np.vstack([start, start + 0.5 * np.diag(spacing)]), lower, upper)
-    return scipy.optimize.minimize(
-        function,
-        start,
-        method="Nelder-Mead",
-        bounds=list(zip(lower, upper, strict=True)),
-        options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-9, "maxfev": 200 * len(start)},
-    )
+    bounds = list(zip(lower, upper, strict=True))
+    options = {"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-9, "maxfev": 200 * len(start)}
+    return scipy.optimize.minimize(function, start, method="Nelder-Mead", bounds=bounds, options=options)

@@ -74,14 +74,11 @@ def write_results(
         jax_version: of the processes that computed them, by default that of this one.
         data_sha256: a hash of the measured recordings that they depend on.
     """
+    versions = {"carom": carom.__version__, "jax": jax_version or jax.__version__, "numpy": np.__version__}
+    versions["python"] = platform.python_version()
     header = {
         "command": command,
-        "versions": {
-            "carom": carom.__version__,
-            "jax": jax_version or jax.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions,
         "machine": machine or jax.devices()[0].device_kind,
         "source_sha256": source_hash(),
         "commit": _commit(),

@@ -106,10 +106,8 @@ def arrange(rows: pl.DataFrame, **orders: Iterable[Any]) -> pl.DataFrame:
         >>> arrange(pl.DataFrame({"model": ["a", "b", "c"]}), model=["c", "a"])["model"].to_list()
         ['c', 'a', 'b']
     """
-    places = [
-        pl.col(key).replace_strict({value: i for i, value in enumerate(order)}, default=None)
-        for key, order in orders.items()
-    ]
+    ranks = {key: {value: i for i, value in enumerate(order)} for key, order in orders.items()}
+    places = [pl.col(key).replace_strict(rank, default=None) for key, rank in ranks.items()]
     return rows.sort(places, maintain_order=True, nulls_last=True) if rows.height else rows
 
 
@@ -293,15 +291,8 @@ def welch(ours: Summary, mean: float, standard_error: float, count: int) -> Diff
     """
     if ours.standard_error is None:
         return None
-    test = stats.ttest_ind_from_stats(
-        ours.mean,
-        ours.standard_error * math.sqrt(ours.count),
-        ours.count,
-        mean,
-        standard_error * math.sqrt(count),
-        count,
-        equal_var=False,
-    )
+    spread, other = ours.standard_error * math.sqrt(ours.count), standard_error * math.sqrt(count)
+    test = stats.ttest_ind_from_stats(ours.mean, spread, ours.count, mean, other, count, equal_var=False)
     a, b = ours.standard_error**2, standard_error**2
     freedom = (a + b) ** 2 / (a**2 / (ours.count - 1) + b**2 / (count - 1))
     reach = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * math.sqrt(a + b)

@@ -1,4 +1,4 @@
-"""What runs functions side by side: the interface, this process, and worker processes on this machine.
+"""Tasks side by side: what runs them, in this process or in worker processes, and their stored results.
 
 A small training keeps one core busy and a second one hardly at all, so two processes on a core each do nearly
 twice the work of one on both; on a GPU several processes fill the gaps between each other's kernels.
@@ -7,24 +7,34 @@ twice the work of one on both; on a GPU several processes fill the gaps between 
 of all others with it.
 """
 
+import hashlib
+import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import jax
+
+import carom
 from carom.errors import InputError
-from carom.storage.compilation_cache import cache_folder, configure
+from carom.storage.atomic import make_folder, write_whole
+from carom.storage.input_file import complaint, require_file, shown
+from carom.storage.program_cache import cache_folder, configure
 
 ProgressCallback = Callable[[float], None]
 """Called with the fraction of the work done."""
@@ -246,3 +256,122 @@ def _picklable(error: Exception) -> Exception:
     except Exception:
         return RuntimeError("A worker failed:\n" + "".join(traceback.format_exception(error)))
     return error
+
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A function call whose result may be stored.
+
+    Arguments:
+        function: called with `arguments` and a `ProgressCallback`; a module's function, so that other
+            processes find it.
+        arguments: its positional arguments.
+        weight: amount of work relative to the other tasks.
+        path: the file that stores the result, a JSON object; None to store nothing.
+        fingerprint: changes with everything that the result depends on.
+        others: further files that the function writes; where one is missing the result is made again.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    weight: int | float = 1
+    path: Path | None = None
+    fingerprint: str = ""
+    others: tuple[Path, ...] = ()
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    *,
+    executor: AbstractExecutor | None = None,
+    progress: ProgressCallback = lambda fraction: None,
+) -> list[Any]:
+    """Return the results of all tasks in their order; stored results are not computed again.
+
+    Arguments:
+        tasks: the heaviest are started first.
+        executor: what runs them, by default this process; it is not closed.
+        progress: called with the fraction of all work that is done, of what was not stored.
+    """
+    results = [stored_result(task) for task in tasks]
+    missing = [index for index, result in enumerate(results) if result is None]
+    # Else a heavy task that starts last would keep one worker busy alone.
+    missing.sort(key=lambda index: -tasks[index].weight)
+    total = sum(tasks[index].weight for index in missing)
+    fractions = dict.fromkeys(missing, 0.0)
+
+    def report(number: int, fraction: float) -> None:
+        fractions[missing[number]] = fraction
+        progress(sum(done * tasks[index].weight for index, done in fractions.items()) / total)
+
+    functions = [partial(_execute, tasks[index]) for index in missing]
+    for number, result in (executor or SerialExecutor()).run(functions, report):
+        results[missing[number]] = result
+        report(number, 1.0)
+    return results
+
+
+def local_executor(workers: int, tasks: int) -> AbstractExecutor:
+    """Processes of this machine, no more than there are tasks; with one worker, this process."""
+    # A process of its own would only have to import and compile everything again.
+    return SerialExecutor() if workers == 1 else LocalExecutor(max(1, min(workers, tasks)))
+
+
+def stored_result(task: Task) -> Result | None:
+    """The result of an earlier run, if there is one and nothing that it depends on has changed."""
+    if task.path is None or not all(path.exists() for path in (task.path, *task.others)):
+        return None
+    result = read_result(task.path)
+    return result if result.get("fingerprint") == task.fingerprint else None
+
+
+def checkpoint_directory(path: Path) -> Path:
+    """Where a task whose result belongs to `path` may keep checkpoints; removed with the result's arrival."""
+    return path.with_suffix(".unfinished")
+
+
+def _execute(task: Task, progress: ProgressCallback) -> Any:
+    if task.path is None:
+        return task.function(*task.arguments, progress)
+    # A worker that was given up for lost may have finished the task all the same.
+    if (stored := stored_result(task)) is not None:
+        return stored
+    versions, device = {"carom": carom.__version__, "jax": jax.__version__}, jax.devices()[0].device_kind
+    result = {"versions": versions, "device": device, "fingerprint": task.fingerprint}
+    result |= task.function(*task.arguments, progress)
+    # Before the checkpoints go: a process killed in between repeats nothing.
+    write_result(task.path, result)
+    shutil.rmtree(checkpoint_directory(task.path), ignore_errors=True)
+    return result
+
+
+MAXIMUM_BYTES = 2**25
+"""The largest file of results."""
+_CHECK = "sha256"
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a result as JSON with its own hash; missing folders are created."""
+    make_folder(path.parent)
+    write_whole(path, json.dumps(dict(result) | {_CHECK: _hash(result)}, indent=1) + "\n")
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """What `write_result` wrote."""
+    require_file(path, maximum_bytes=MAXIMUM_BYTES, kind="result")
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(result, dict) or result.pop(_CHECK, None) != _hash(result):
+            raise ValueError("its contents have changed since it was written")
+        return result
+    except (OSError, ValueError, RecursionError) as error:
+        problem = f"the file cannot be read ({shown(error)}); delete it and run the same command again"
+        raise complaint(path, problem) from error
+
+
+def _hash(result: Mapping[str, Any]) -> str:
+    # Keys and numbers as JSON has them, so that the hash after reading equals that before writing.
+    return hashlib.sha256(json.dumps(json.loads(json.dumps(result)), sort_keys=True).encode()).hexdigest()

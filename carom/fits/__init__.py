@@ -10,5 +10,4 @@ from carom.fits.fit_directory import (
     recording_hash,
     save_fit,
 )
-from carom.fits.model_file import load_model, save_model
-from carom.fits.notes import noise_from_notes
+from carom.fits.model_file import load_model, noise_from_notes, save_model

@@ -81,19 +81,14 @@ def fit(
             raise InputError(
                 "To train a model by the paper's recipe, pass the model first: fit(model, recording)."
             )
-        chosen = settings or Settings()
         changes: dict[str, Any] = {} if touch is None else {"touch": touch}
         if learn is not None:
             # A surface that is fixed and slightly wrong would bias everything else.
             placed = {"surfaces", "surfaces-per-run", "radii"} & set(learn)
             changes["learn"] = tuple(learn) if placed or settings is not None else (*learn, "surfaces")
+        ours = replace(settings or Settings(), **changes)
         return fit_recording(
-            subject,
-            replace(chosen, **changes),
-            starts=starts,
-            seed=seed,
-            progress=progress,
-            checkpoints=checkpoints,
+            subject, ours, starts=starts, seed=seed, progress=progress, checkpoints=checkpoints
         )
     if recording is None:
         raise InputError("To train a model, pass the recording after it: fit(model, recording).")

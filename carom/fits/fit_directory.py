@@ -23,8 +23,7 @@ from carom.data import Recording, Split, read_recording, write_recording
 from carom.data import hold_out as hold_out_share
 from carom.errors import InputError
 from carom.estimation.result import Fit
-from carom.fits.model_file import load_posterior, read_model_file, save_model, save_posterior
-from carom.fits.notes import Notes
+from carom.fits.model_file import Notes, load_posterior, read_model_file, save_model, save_posterior
 from carom.models import AbstractModel
 from carom.storage.atomic import folder_made, locked, make_folder, write_whole
 from carom.storage.input_file import complaint, require_file
@@ -178,23 +177,14 @@ def save_fit(
         names: the names of the position columns, for figures.
     """
     folder = Path(folder)
-    notes: dict[str, Any] = {
-        "recording": recording_path.name,
-        "recording_sha256": recording_hash(recording),
-        "settings": asdict(fit.settings),
-        "seed": seed,
-        "hold_out": hold_out,
-        "names": list(names),
-    }
+    notes: dict[str, Any] = {"recording": recording_path.name, "recording_sha256": recording_hash(recording)}
+    notes |= {"settings": asdict(fit.settings), "seed": seed, "hold_out": hold_out, "names": list(names)}
     notes |= _notes_of_estimation(fit) if isinstance(fit, Fit) else _notes_of_training(recording)
     # Both recipes store several models; only their meaning differs.
     posterior = fit.samples if isinstance(fit, Fit) else ensemble
     if isinstance(fit, Fit):
-        trajectories = {
-            f"{number}.{channel}": getattr(motion, channel)
-            for number, motion in enumerate(fit.motions)
-            for channel in Trajectory._fields
-        }
+        motions, fields = enumerate(fit.motions), Trajectory._fields
+        trajectories = {f"{n}.{name}": getattr(motion, name) for n, motion in motions for name in fields}
         write_tensors(folder / TRAJECTORIES, trajectories, {"runs": len(fit.motions)})
     if posterior is not None:
         save_posterior(posterior, folder / POSTERIOR)
@@ -307,11 +297,8 @@ def _notes_of_training(recording: Recording) -> dict[str, Any]:
 def _history(fit: Fit | TrainingResult) -> list[dict[str, Any]]:
     if isinstance(fit, Fit):
         return [{"round": number, "log_likelihood": x} for number, x in enumerate(fit.history, start=1)]
-    epochs = zip(*(np.asarray(part, float) for part in fit.history), strict=True)
-    return [
-        {"epoch": epoch, **dict(zip(fit.history._fields, losses, strict=True))}
-        for epoch, losses in enumerate(epochs, start=1)
-    ]
+    names, epochs = fit.history._fields, zip(*(np.asarray(part, float) for part in fit.history), strict=True)
+    return [{"epoch": n, **dict(zip(names, losses, strict=True))} for n, losses in enumerate(epochs, start=1)]
 
 
 def _load_trajectories(file: Path, training: Recording) -> tuple[Trajectory, ...]:

@@ -10,21 +10,90 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 import equinox as eqx
 import jax
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from carom.data.io.system_file import SystemFile, format_system_file, parse_system_file
+from carom.data.io.toml_file import Number, Positive, Whole
 from carom.errors import InputError
-from carom.fits.notes import Header, Notes, checked_header
 from carom.forces import AbstractForce, AbstractLearnedPotential, LinearisedPotentialForce
 from carom.mechanics import Scene
 from carom.models import MODELS, AbstractModel, Mechanism
 from carom.storage.input_file import complaint, shown, suggestion
 from carom.storage.tensor_file import arrays_by_place, fill, read_tensors, write_tensors
 from carom.version import __version__
+
+MAXIMUM_SCENE = 2**20
+"""Characters of the scene, as for system files."""
+_Index = Annotated[Whole, Field(ge=0, lt=2**31)]
+
+
+class ParameterNote(TypedDict):
+    """One estimated parameter, as `carom.estimation.parameters.report.Parameter`."""
+
+    name: str
+    value: Number | None
+    standard_error: Number | None
+    low: Number | None
+    high: Number | None
+    words: str
+    unit: NotRequired[str]
+
+
+class Notes(TypedDict, total=False):
+    """How a model was fitted, and what was found; all of it may be missing.
+
+    Impacts are pairs of a step and a contact, by run.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # pyright: ignore[reportGeneralTypeIssues]
+
+    recording: str
+    recording_sha256: str
+    seed: Whole
+    hold_out: Annotated[Number, Field(ge=0, lt=1)]
+    names: list[str]
+    start: list[Annotated[Number, Field(gt=-1e38, lt=1e38)]]
+    noise: tuple[Positive | None, Positive | None]
+    parameters: list[ParameterNote]
+    impacts: list[list[tuple[_Index, _Index]]]
+    diagnostics: list[str]
+    samples: dict[str, Whole]
+    log_likelihood: Number
+
+
+class Header(TypedDict):
+    """The header of a model file."""
+
+    kind: str
+    options: dict[str, Any]
+    step_size: Positive
+    scene: Annotated[str, Field(max_length=MAXIMUM_SCENE)]
+    notes: Notes
+
+
+_HEADER = TypeAdapter(Header)
+
+
+def checked_header(path: Path, header: Mapping[str, Any]) -> Header:
+    """The header of a model file with entries of these types; `path` is for error messages."""
+    try:
+        return _HEADER.validate_python(header)
+    except ValidationError as error:
+        place = ", ".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise complaint(path, f"the header has no usable entry {place}; fit it again") from None
+
+
+def noise_from_notes(notes: Notes) -> tuple[float, float] | None:
+    """Standard deviations of positions and velocities, where the fit estimated them."""
+    position, velocity = notes.get("noise", (None, None))
+    return None if position is None else (position, float("nan") if velocity is None else velocity)
+
 
 SCHEMA = 3
 """Of model files and posterior files."""
@@ -68,9 +137,8 @@ def read_model_file(path: Path) -> tuple[AbstractModel, Notes]:
         # Bounded before anything is constructed from them.
         options = cast(dict[str, Any], _bounded(header["options"]))
         # Shapes only: an absurd size in the header must not allocate anything.
-        skeleton = eqx.filter_eval_shape(
-            lambda: _construct(header["kind"], scene, header["step_size"], options)
-        )
+        kind, h = header["kind"], header["step_size"]
+        skeleton = eqx.filter_eval_shape(lambda: _construct(kind, scene, h, options))
     except (TypeError, ValueError, KeyError, ArithmeticError, InputError) as error:
         problem = f"the header does not describe a model ({shown(error)}); fit it again"
         raise complaint(path, problem) from error

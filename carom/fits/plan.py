@@ -24,6 +24,8 @@ from carom.models import MODELS, AbstractModel
 from carom.training import TrainingResult, stack_models, train_many
 from carom.training.windows import recorded_windows
 
+Progress = Callable[[float], None] | None
+
 
 @dataclass(frozen=True)
 class FitPlan:
@@ -62,12 +64,7 @@ class FitPlan:
             recorded_windows(self._untrained(self.settings, self.options.seed), self.training, self.settings)
 
     def run(
-        self,
-        out: Path,
-        *,
-        overwrite: bool = False,
-        keep_failed: bool = False,
-        progress: Callable[[float], None] | None = None,
+        self, out: Path, *, overwrite: bool = False, keep_failed: bool = False, progress: Progress = None
     ) -> Fit | TrainingResult:
         """Fit, and write the fit directory; the same call continues after the process was killed.
 
@@ -79,7 +76,7 @@ class FitPlan:
         """
         with new_fit_directory(out, overwrite=overwrite) as new:
             if isinstance(self.settings, Settings):
-                result = self._estimate(self.settings, new, progress, keep_failed=keep_failed)
+                result = self._estimate(self.settings, new, progress, keep_failed)
                 ensemble, seed = None, self.options.seed
             else:
                 result, ensemble, seed = self._train(self.settings, new, progress)
@@ -95,20 +92,9 @@ class FitPlan:
             )
         return result
 
-    def _estimate(
-        self,
-        settings: Settings,
-        new: UnfinishedFit,
-        progress: Callable[[float], None] | None,
-        *,
-        keep_failed: bool,
-    ) -> Fit:
+    def _estimate(self, settings: Settings, new: UnfinishedFit, progress: Progress, keep_failed: bool) -> Fit:
         result = fit_recording(
-            self.training,
-            settings,
-            seed=self.options.seed,
-            progress=progress,
-            checkpoints=new.checkpoints,
+            self.training, settings, seed=self.options.seed, progress=progress, checkpoints=new.checkpoints
         )
         if progress is not None:
             progress(1.0)  # the estimate of what is left is cautious
@@ -122,7 +108,7 @@ class FitPlan:
         return result
 
     def _train(
-        self, settings: PaperSettings, new: UnfinishedFit, progress: Callable[[float], None] | None
+        self, settings: PaperSettings, new: UnfinishedFit, progress: Progress
     ) -> tuple[TrainingResult, AbstractModel | None, int]:
         """The first fit that succeeds, the ensemble of all that do where one was requested, and its seed."""
         seeds = range(self.options.seed, self.options.seed + settings.ensemble)
@@ -188,15 +174,11 @@ def plan_fit(options: FitOptions, path: Path, recording: Recording, description:
         if AUTO in settings.learn:
             require_scene([split.training], settings)
             settings = choose_terms(split.training, settings)
-            notes += (f"Chosen by regression on runs left out: {_chosen(settings)}.",)
+            potential = "no" if settings.potential == "none" else f"a {settings.potential}"
+            terms = f"{', '.join(settings.learn)}; {potential} learned potential"
+            notes += (f"Chosen by regression on runs left out: {terms}.",)
     names = description.columns.position if description.columns else ()
     return FitPlan(path, recording, split, names, options, settings, description.learn, notes)
-
-
-def _chosen(settings: Settings) -> str:
-    """What is learned, in words."""
-    potential = "no" if settings.potential == "none" else f"a {settings.potential}"
-    return f"{', '.join(settings.learn)}; {potential} learned potential"
 
 
 def recipe_settings(

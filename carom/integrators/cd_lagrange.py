@@ -149,12 +149,10 @@ class CDLagrange(AbstractStepper):
         return cls(reference, detection, grid, stated.get("projection", scene.projection))
 
     def stated(self) -> dict[str, Any]:
-        reference = tuple(tuple(float(x) for x in row) for row in np.asarray(self.reference))
-        return {
-            "velocity_grid": self.velocity_grid,
-            "projection": self.projection,
-            "reference": reference if self.projection == "reference_point" else (),
-        }
+        reference = ()
+        if self.projection == "reference_point":
+            reference = tuple(tuple(float(x) for x in row) for row in np.asarray(self.reference))
+        return {"velocity_grid": self.velocity_grid, "projection": self.projection, "reference": reference}
 
     def enter(self, mechanism: Mechanical, state: State, step_size: Scalar) -> State:
         if self.velocity_grid == "sample":
@@ -164,14 +162,9 @@ class CDLagrange(AbstractStepper):
     def leave(self, mechanism: Mechanical, before: State, after: State, contact: Touching) -> State:
         if self.velocity_grid == "sample":
             return after
-        return to_sample_grid(
-            before,
-            after,
-            inertia=mechanism.inertia(),
-            geometry=mechanism.geometry,
-            touching=contact.astype(after.position.dtype),
-            rough=mechanism.friction_coefficient() is not None,
-        )
+        inertia, geometry = mechanism.inertia(), mechanism.geometry
+        active, rough = contact.astype(after.position.dtype), mechanism.friction_coefficient() is not None
+        return to_sample_grid(before, after, inertia=inertia, geometry=geometry, touching=active, rough=rough)
 
     def step(
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes, *, most: int | None = None
@@ -183,11 +176,8 @@ class CDLagrange(AbstractStepper):
         self, mechanism: Mechanical, state: State, step_size: Scalar, modes: Modes
     ) -> tuple[State, ContactReport, Bool[Array, "contacts"]]:
         """One step, its contact impulses, and the contacts that carried an impulse or were prescribed."""
-        geometry, inertia, friction = (
-            mechanism.geometry,
-            mechanism.inertia(),
-            mechanism.friction_coefficient(),
-        )
+        geometry, inertia = mechanism.geometry, mechanism.inertia()
+        friction = mechanism.friction_coefficient()
 
         def detect(position, velocity):
             tested = state.position if self.detection == "departure" else position
@@ -195,20 +185,16 @@ class CDLagrange(AbstractStepper):
 
         def impulse(jacobian, inertia, before, smooth, touching):
             law = mechanism.restitution_at(contact_rate(jacobian, before))
-            velocities = jacobian, inertia, before, smooth
+            given = jacobian, inertia, before, smooth
             if geometry.coupled:
-                return unilateral_impulse(*velocities, restitution=law, touching=touching)
-            bilateral = restitution_impulse(
-                *velocities, restitution=law, active=touching.astype(before.dtype)
-            )
+                return unilateral_impulse(*given, restitution=law, touching=touching)
+            bilateral = restitution_impulse(*given, restitution=law, active=touching.astype(before.dtype))
             # A prescribed impulse may have any sign, which keeps the motion smooth in its parameters.
             return jnp.where(modes == BY_GAP, jnp.maximum(bilateral, 0), bilateral), jnp.ones((), bool)
 
-        def project(position, touching):
+        def project(position, active):
             reference = jnp.asarray(self.reference)
-            return project_overlap(
-                self.projection, geometry, inertia, position, touching, reference=reference
-            )
+            return project_overlap(self.projection, geometry, inertia, position, active, reference=reference)
 
         def brake(jacobian, velocity, normal_impulse):
             assert friction is not None

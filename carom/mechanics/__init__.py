@@ -12,12 +12,7 @@ from carom.mechanics.geometry import (
     generalised_impulse,
     length,
 )
-from carom.mechanics.impact import (
-    impact_impulse,
-    lasting_contact,
-    restitution_impulse,
-    unilateral_impulse,
-)
+from carom.mechanics.impact import impact_impulse, lasting_contact, restitution_impulse, unilateral_impulse
 from carom.mechanics.inertia import (
     AbstractInertia,
     InertiaMatrix,

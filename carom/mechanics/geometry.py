@@ -202,10 +202,8 @@ class ContactGeometry(eqx.Module):
     def candidates(self) -> tuple[Candidate, ...]:
         """The declarations of the contacts."""
         normals, offsets = (np.asarray(part)[:, 0].tolist() for part in (self.rows.normal, self.rows.offset))
-        return tuple(
-            self._candidate(row, tuple(normal), offset)
-            for row, (normal, offset) in enumerate(zip(normals, offsets, strict=True))
-        )
+        surfaces = enumerate(zip(normals, offsets, strict=True))
+        return tuple(self._candidate(row, tuple(normal), offset) for row, (normal, offset) in surfaces)
 
     @property
     def walls(self) -> tuple[Wall, ...]:

@@ -65,9 +65,8 @@ def impact_impulse(
         return impulse
     slip = relative_velocity - jnp.expand_dims(rate, axis) * normal
     # A negative λ would make κ negative, and friction would increase the slip.
-    removed = removed_slip(
-        length(slip, axis=axis), jnp.maximum(push, 0), friction=friction, compliance=compliance
-    )
+    speed, repulsive = length(slip, axis=axis), jnp.maximum(push, 0)
+    removed = removed_slip(speed, repulsive, friction=friction, compliance=compliance)
     return impulse - jnp.expand_dims(removed / compliance, axis) * slip
 
 
@@ -224,16 +223,11 @@ def complementary_impulse(
     if capacity is None or capacity >= contacts:
         return _complementary(compliance, missing, start, touching, sweeps, differentiable)
     # Shapes are static, so touching contacts are gathered into a system of fixed size.
-    chosen = lax.top_k(touching.astype(int), capacity)[1]
+    rows = lax.top_k(touching.astype(int), capacity)[1]
     impulse, solved = _complementary(
-        compliance[chosen][:, chosen],
-        missing[chosen],
-        start[chosen],
-        touching[chosen],
-        sweeps,
-        differentiable,
+        compliance[rows][:, rows], missing[rows], start[rows], touching[rows], sweeps, differentiable
     )
-    return jnp.zeros_like(start).at[chosen].set(impulse), solved & (jnp.sum(touching) <= capacity)
+    return jnp.zeros_like(start).at[rows].set(impulse), solved & (jnp.sum(touching) <= capacity)
 
 
 def _complementary(

@@ -187,8 +187,7 @@ class CDLagrangeNetwork(AbstractModel):
             # Contacts that share a body are resolved one after another; the paper's formula, which drops the
             # sign test, is meant for one contact per body. A row of n contacts transmits a push in n sweeps;
             # more of them would be computed, and differentiated, for nothing.
-            return unilateral_impulse(
-                *contacts, restitution=restitution, touching=contact, sweeps=max(8, contact.size)
-            )
+            sweeps = max(8, contact.size)
+            return unilateral_impulse(*contacts, restitution=restitution, touching=contact, sweeps=sweeps)
         active = contact.astype(before.dtype)
         return restitution_impulse(*contacts, restitution=restitution, active=active), jnp.ones((), bool)

@@ -147,9 +147,8 @@ class Mechanism(AbstractModel):
             # A scene has one number for all contacts; estimates of several may differ.
             return float(np.median(law.value)) if np.size(law.value) else none
 
-        restitution = (
-            typical(self.restitution, 1.0) if isinstance(self.restitution, ConstantRestitution) else 1.0
-        )
+        law = self.restitution
+        restitution = typical(law, 1.0) if isinstance(law, ConstantRestitution) else 1.0
         return Scene(
             bodies=self.geometry.bodies,
             dimension=self.geometry.dimension,
@@ -363,17 +362,12 @@ def in_scene(model: Mechanism, scene: Scene, *, step_size: float | None = None) 
         kind, rows = "pairs" if pairs else "walls", np.flatnonzero(here == pairs)
         if not len(rows):
             raise InputError(f"The model has no {kind} to tell how those of the scene behave.")
-        laws = jax.tree.leaves((model.restitution, model.friction, model.duration))
-        if any(np.ptp(np.asarray(part)[rows], axis=0).max() > 1e-6 for part in laws):
+        parts = jax.tree.leaves((model.restitution, model.friction, model.duration))
+        if any(np.ptp(np.asarray(part)[rows], axis=0).max() > 1e-6 for part in parts):
             raise InputError(f"The {kind} of the model obey several laws; learn one for all of them.")
         source[there == pairs] = rows[0]
     take = lambda part: jax.tree.map(lambda leaf: jnp.asarray(leaf)[source], part)  # noqa: E731
-    return Mechanism.of(
-        scene,
-        model.step_size if step_size is None else step_size,
-        forces=model.forces,
-        restitution=take(model.restitution),
-        friction=take(model.friction),
-        duration=take(model.duration),
-        stepper=model.stepper,
-    )
+    kinds = ("restitution", "friction", "duration")
+    laws: dict[str, Any] = {name: take(getattr(model, name)) for name in kinds}
+    h = model.step_size if step_size is None else step_size
+    return Mechanism.of(scene, h, forces=model.forces, stepper=model.stepper, **laws)

@@ -87,9 +87,8 @@ def _write_animation(figure: Figure, show: Callable[[int], None], path: Path, *,
         frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(64))
     duration = round(1000 / FRAMES_PER_SECOND)
     with atomic_write(path) as temporary:
-        frames[0].save(
-            temporary, format="GIF", save_all=True, append_images=frames[1:], duration=duration, loop=0
-        )
+        first, *others = frames
+        first.save(temporary, format="GIF", save_all=True, append_images=others, duration=duration, loop=0)
 
 
 def body_radii(scene: Scene) -> Float[np.ndarray, "bodies"]:
@@ -293,11 +292,9 @@ def _space_panel(figure: Figure, run: Run, shapes: Shapes) -> Show:
     axes.zaxis.labelpad = 12
     # Edges only: filled faces would hide what moves behind them.
     for plane, *_ in shapes.solids:
-        corners = polygon(view, on=(plane,))
-        if len(corners):
-            axes.add_collection3d(
-                Poly3DCollection([corners], facecolor="none", edgecolor=EDGE, linewidth=0.6)
-            )
+        shape = polygon(view, on=(plane,))
+        if len(shape):
+            axes.add_collection3d(Poly3DCollection([shape], facecolor="none", edgecolor=EDGE, linewidth=0.6))
     colors = [body_color(body) for body in range(bodies)]
     trails = [axes.plot([], [], [], color=color, linewidth=0.8, alpha=0.7)[0] for color in colors]
     figure.canvas.draw()  # the projection is known only after drawing

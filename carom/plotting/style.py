@@ -73,13 +73,9 @@ def marked_line(name: str) -> dict[str, Any]:
     """The same with a few markers, equally spaced on the page and staggered from model to model."""
     # Staggered, or markers of curves that coincide would hide each other.
     order = list(LINES).index(name)
-    return line(name) | {
-        "marker": LINES[name].marker,
-        "markersize": 4.5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.4,
-        "markevery": (0.03 * order, 0.22),
-    }
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.4}
+    marks = {"marker": LINES[name].marker, "markersize": 4.5, "markevery": (0.03 * order, 0.22)}
+    return line(name) | marks | edge
 
 
 def save_figure(figure: Figure, stem: Path) -> Path:

@@ -104,9 +104,8 @@ def _draw_forecasts(charts: list[Chart], findings: Findings) -> None:
     for index, body, axis, name in _coordinates(findings, len(findings.forecasts)):
         ahead = findings.forecasts[index]
         past, future = ahead.part.history, ahead.part.future
-        caption = (
-            f"Root-mean-square error {number(float(np.sqrt(np.nanmean(ahead.squares[:, body, axis]))))}."
-        )
+        error = float(np.sqrt(np.nanmean(ahead.squares[:, body, axis])))
+        caption = f"Root-mean-square error {number(error)}."
         if ahead.covered is not None:
             caption += f" {100 * ahead.covered:.0f} % of the samples lie within the 90 % band and the noise."
         if ahead.low is None:

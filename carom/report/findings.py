@@ -266,9 +266,7 @@ class Findings:
         logits = jax.vmap(lambda state: model.contact_logits(model.enter(state)))(states)
         return np.asarray(jax.nn.sigmoid(logits))
 
-    def _curves(
-        self, of: np.ndarray, grids: np.ndarray, evaluate: Callable[[Any], Array]
-    ) -> tuple[Curve, ...]:
+    def _curves(self, of: np.ndarray, grids: np.ndarray, evaluate: Callable) -> tuple[Curve, ...]:
         """The curves of the model, with bands from the posterior samples."""
         low = high = [None] * len(of)
         if self.posterior is not None:

@@ -77,10 +77,8 @@ def parameter_table(findings: Findings) -> Table | None:
         estimate = one["words"].removeprefix(f"{name}: ").removesuffix(".")
         interval, shown_error = MISSING, MISSING
         if error is not None and one["low"] is not None and one["high"] is not None:
-            interval, shown_error = (
-                f"{to_error(one['low'], error)} to {to_error(one['high'], error)}",
-                number(error),
-            )
+            interval = f"{to_error(one['low'], error)} to {to_error(one['high'], error)}"
+            shown_error = number(error)
         row = (name[:1].upper() + name[1:], estimate, interval, shown_error, one.get("unit") or MISSING)
         rows.append(row)
     header = ("parameter", "estimate", "95 % interval", "standard error", "unit")

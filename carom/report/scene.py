@@ -109,6 +109,4 @@ def _centres(path: Path, view: View, scale: float) -> list[list[list[float] | No
     """Centres of the bodies, sample by sample; None where there is no position."""
     # A diverging model leaves the picture; its huge numbers would only make the page longer.
     pixels = np.clip(_pixels(path, view, scale), -10 * BOX, 10 * BOX).round(2)
-    return [
-        [centre.tolist() if np.isfinite(centre).all() else None for centre in bodies] for bodies in pixels
-    ]
+    return [[centre.tolist() if np.isfinite(centre).all() else None for centre in frame] for frame in pixels]

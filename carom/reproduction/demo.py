@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from carom.data import Recording, simulate
+from carom.data import Run, simulate
 from carom.digits import MISSING
 from carom.estimation import Settings, fit_recording
 from carom.evaluation import fit_oracle, paper_rmse
@@ -45,11 +45,9 @@ def run_demo(
     progress(0.5)
     # With a rate that decays, so that the result does not hang on the epoch at which training stops.
     untrained = CDLagrangeNetwork.for_recording(recording, key=jax.random.key(seed))
-    windowed = train(
-        untrained, recording, SETTINGS, seed=seed, progress=lambda share: progress((1 + share) / 2)
-    )
+    trained = train(untrained, recording, SETTINGS, seed=seed, progress=lambda done: progress((1 + done) / 2))
     rows, forecasts = [], {}
-    for name, fit in ((CAROM, latent), (PAPER, windowed)):
+    for name, fit in ((CAROM, latent), (PAPER, trained)):
         forecasts[name] = motion = forecast(fit.model, single(ball.start), STEPS)
         found = score_impacts(motion, truth.contact)
         metrics = {"error": paper_rmse(motion, truth), "bounces": found.true_events, "seconds": fit.seconds}
@@ -60,8 +58,8 @@ def run_demo(
     error = paper_rmse(oracle.system.exact(ball.start, truth.time), truth)
     rows += tidy_rows({"experiment": "demo", "model": ORACLE, "seed": seed}, {"error": error})
     path = folder / "ball.png"
-    slopes = {CAROM: latent.model.slope, PAPER: windowed.model.potential.gradient}
-    _draw(path, truth, recording, forecasts, slopes)
+    slopes = {CAROM: latent.model.slope, PAPER: trained.model.potential.gradient}
+    _draw(path, truth, recording.runs[0], forecasts, slopes)
     command = "carom demo" + (f" --seed {seed}" if seed else "")
     results = write_results(folder / "demo.json", rows, command=command)
     return results.rows, tuple(parameter.words for parameter in latent.parameters), path
@@ -85,14 +83,9 @@ def _on_time(group: pl.DataFrame) -> str:
 
 
 def _draw(
-    path: Path,
-    truth: Trajectory,
-    recording: Recording,
-    forecasts: dict[str, Forecast],
-    slopes: dict[str, Callable],
+    path: Path, truth: Trajectory, data: Run, forecasts: dict[str, Forecast], slopes: dict[str, Callable]
 ) -> None:
     """Height over time, phase portrait, and the learned force of gravity."""
-    data = recording.runs[0]
     curves = {"data": (data, {**DATA, "label": "data"}), "truth": (truth, line("truth"))}
     curves |= {name: (motion, _style(name)) for name, motion in forecasts.items()}
     with figure_style():

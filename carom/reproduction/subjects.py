@@ -11,8 +11,7 @@ import polars as pl
 from carom.errors import InputError, find_names
 from carom.evaluation.results import Results, write_results
 from carom.evaluation.tables import Table
-from carom.execution.executor import AbstractExecutor, ProgressCallback
-from carom.execution.tasks import Task, local_executor, run_tasks
+from carom.execution.executor import AbstractExecutor, ProgressCallback, Task, local_executor, run_tasks
 from carom.reproduction.bodies.run import bodies_tasks
 from carom.reproduction.bodies.tables import restitution_table
 from carom.reproduction.measured import tables as measured

@@ -121,13 +121,8 @@ class Stage(Generic[State]):
         for number, record in enumerate(self._records):
             leaves = jax.tree.leaves(record)
             tensors |= {f"record.{number}.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        header = {
-            "fit": self._mark,
-            "rounds": len(self._records),
-            "seconds": self._progress.seconds,
-            "sha256": _digest(tensors),
-        }
-        write_tensors(path, tensors, header)
+        header = {"fit": self._mark, "rounds": len(self._records), "seconds": self._progress.seconds}
+        write_tensors(path, tensors, header | {"sha256": _digest(tensors)})
 
     def _load(self, path: Path) -> None:
         header, tensors = read_tensors(path, kind="checkpoint", maximum_bytes=MAXIMUM_BYTES)
@@ -135,12 +130,9 @@ class Stage(Generic[State]):
             return
         leaves, structure = jax.tree.flatten(self._state)
         state = [_restored(leaf, tensors[f"state.{i}"]) for i, leaf in enumerate(leaves)]
-        records = [
-            jax.tree.unflatten(
-                self._record, [tensors[f"record.{number}.{i}"] for i in range(self._record.num_leaves)]
-            )
-            for number in range(int(header["rounds"]))
-        ]
+        rounds, parts = range(int(header["rounds"])), range(self._record.num_leaves)
+        stored = [[tensors[f"record.{number}.{i}"] for i in parts] for number in rounds]
+        records = [jax.tree.unflatten(self._record, leaves) for leaves in stored]
         self._progress.add_earlier(float(header["seconds"]))
         self._state, self._records = jax.tree.unflatten(structure, state), records
 

@@ -48,9 +48,7 @@ def _class_name(kind: type) -> str:
 
 def _canonical(value: Any) -> str:
     if is_dataclass(value) and not isinstance(value, type):
-        inside = ", ".join(
-            f"{field.name}={_canonical(getattr(value, field.name))}" for field in fields(value)
-        )
+        inside = ", ".join(f"{one.name}={_canonical(getattr(value, one.name))}" for one in fields(value))
         return f"{_class_name(type(value))}({inside})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_canonical(part)}" for key, part in value.items()) + "}"

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from carom.errors import InputError
-from carom.storage.atomic import write_whole
+from carom.storage.atomic import make_folder, write_whole
 from carom.storage.input_file import complaint, require_file, size
 
 MAXIMUM_BYTES = 2**28
@@ -63,6 +63,17 @@ def read_tensors(
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise complaint(path, foreign) from error
     return header, tensors
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name; missing folders are created."""
+    make_folder(path.parent)
+    write_tensors(path, arrays, {})
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """What `write_arrays` wrote; nothing in the file is executed."""
+    return read_tensors(path, kind="file of arrays")[1]
 
 
 def arrays_by_place(tree: Any) -> dict[str, Any]:

@@ -112,16 +112,9 @@ def read_sweep_file(path: Path) -> Sweep:
             if name in fixed:
                 problem = "the option stands under [fit] too; write it in one of the two tables"
                 raise complaint(path, problem, *place)
-    return Sweep(
-        path,
-        tuple(path.parent / name for name in sweep.recording),
-        None if sweep.system is None else path.parent / sweep.system,
-        sweep.hold_out,
-        sweep.seeds,
-        fixed,
-        grids,
-        document.cluster,
-    )
+    recordings = tuple(path.parent / name for name in sweep.recording)
+    system = None if sweep.system is None else path.parent / sweep.system
+    return Sweep(path, recordings, system, sweep.hold_out, sweep.seeds, fixed, grids, document.cluster)
 
 
 def _options(path: Path, title: str, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,10 +125,8 @@ def _options(path: Path, title: str, table: Mapping[str, Any]) -> dict[str, Any]
     for name, value in table.items():
         if name in ("seed", *SweepTable.model_fields):
             raise complaint(path, f"{name} goes under [sweep], where it serves all fits", title)
-        inside = (
-            {f"{name}.{part}": x for part, x in value.items()} if isinstance(value, dict) else {name: value}
-        )
-        for option, content in inside.items():
+        parts = {f"{name}.{key}": x for key, x in value.items()} if isinstance(value, dict) else {name: value}
+        for option, content in parts.items():
             if option not in known:
                 raise complaint(path, f"there is no such key; {suggestion(option, known)}", title, option)
             found[option] = _hashable(content)

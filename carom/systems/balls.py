@@ -194,10 +194,8 @@ def _wall(body: int, radius: float, solid: Solid) -> Wall:
 
 def _require_resolved(report: EventReport, times: np.ndarray) -> None:
     """Refuse a motion in which impacts were left out, as it would be wrong and might overlap."""
-    problems = (
-        (report.truncated, "there are too many impacts"),
-        (report.crowded, "a ball may meet more others than can be followed"),
-    )
+    crowded = "a ball may meet more others than can be followed"
+    problems = (report.truncated, "there are too many impacts"), (report.crowded, crowded)
     for flags, problem in problems:
         for step in np.flatnonzero(np.asarray(flags)[:, 0])[:1]:
             span = f"Between t = {times[step]:g} s and {times[step + 1]:g} s"
@@ -208,12 +206,8 @@ def _require_resolved(report: EventReport, times: np.ndarray) -> None:
 @full_precision()
 def _motion(balls: Balls, start: State, intervals, report: ReportKind) -> tuple[State, EventReport]:
     # Around a ball there is room for 6 in the plane and 12 in space; the rest is for their distance.
-    neighbours = min(balls.bodies - 1, 16 if balls.normals.shape[1] == 2 else 40)
+    most = min(balls.bodies - 1, 16 if balls.normals.shape[1] == 2 else 40)
+    neighbours = most if balls.bodies > NEIGHBOUR_LISTS else None
     return event_driven_motion(
-        balls,
-        start,
-        intervals,
-        max_impacts=MAX_IMPACTS,
-        report=report,
-        neighbours=neighbours if balls.bodies > NEIGHBOUR_LISTS else None,
+        balls, start, intervals, max_impacts=MAX_IMPACTS, report=report, neighbours=neighbours
     )

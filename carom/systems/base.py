@@ -123,14 +123,8 @@ class AbstractSystem(eqx.Module):
     ) -> Trajectory:
         """The motion by the CD-Lagrange step: `steps` steps from `start`, in float64."""
         with jax.enable_x64(True):
-            states, report = _scheme(
-                _traced(self),
-                float64_state(start),
-                steps,
-                jnp.asarray(step_size, float),
-                velocity_grid=velocity_grid,
-                projection=projection,
-            )
+            system, first, h = _traced(self), float64_state(start), jnp.asarray(step_size, float)
+            states, report = _scheme(system, first, steps, h, velocity_grid, projection)
         # A warning and no error: the motion is valid, but it lost more energy than the law says.
         unresolved = int(np.sum(~np.asarray(report.resolved)))
         if unresolved:
@@ -174,7 +168,7 @@ class SystemPotential(AbstractPotential):
 # Compiled once per kind of system, number of steps and options: all starts and parameters share one program.
 @eqx.filter_jit
 @full_precision()
-def _scheme(system: AbstractSystem, start: State, steps: int, h, *, velocity_grid, projection):
+def _scheme(system: AbstractSystem, start: State, steps: int, h, velocity_grid, projection):
     stepper = CDLagrange(jnp.asarray(system.reference, float), "arrival", velocity_grid, projection)
     mechanism = system.mechanism(h, stepper)
     modes = jnp.full((len(mechanism.geometry),), BY_GAP)

@@ -67,9 +67,7 @@ class ComposedSystem(AbstractSystem):
 
     def potential(self, position: Coordinates) -> Float[Array, ""]:
         masses = jnp.asarray(self.masses, position.dtype)
-        parts = [
-            force.energy(position, masses) for force in self.acting if isinstance(force, AbstractPotential)
-        ]
+        parts = [part.energy(position, masses) for part in self.acting if isinstance(part, AbstractPotential)]
         return sum(parts, jnp.zeros((), position.dtype))
 
     def exact(self, start: State, times: np.ndarray) -> Trajectory:

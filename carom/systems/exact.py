@@ -127,9 +127,8 @@ def solved_flight(
     # SciPy reads these attributes of an event function.
     for gap in gaps:
         gap.terminal, gap.direction = True, -1
-    solution = scipy.integrate.solve_ivp(
-        rate, (t, end), state, events=gaps or None, dense_output=True, **options
-    )
+    events = gaps or None
+    solution = scipy.integrate.solve_ivp(rate, (t, end), state, events=events, dense_output=True, **options)
     return float(solution.t[-1]) if solution.status == 1 else np.inf, solution.sol
 
 

@@ -266,9 +266,8 @@ class _World:
         push = (1 + e) * speed / self.compliance[contact]
         slip = relative - (normal @ relative) * normal
         stopping = np.linalg.norm(slip) / self.compliance[contact]
-        impulse = push * normal - slip / self.compliance[contact] * min(
-            1.0, self.friction * push / max(stopping, 1e-300)
-        )
+        stopped = min(1.0, self.friction * push / max(stopping, 1e-300))
+        impulse = push * normal - slip / self.compliance[contact] * stopped
         if rests:
             self.resting.append(contact)
         elif system.contact_time:
@@ -287,9 +286,8 @@ class _World:
 
     def _rates(self, position: np.ndarray, velocity: np.ndarray) -> np.ndarray:
         """Of the gaps."""
-        return np.sum(
-            self.rows.normal_of(self.rows.relative(position)) * self.rows.relative(velocity), axis=-1
-        )
+        normal = self.rows.normal_of(self.rows.relative(position))
+        return np.sum(normal * self.rows.relative(velocity), axis=-1)
 
     def _release(self, state: np.ndarray) -> None:
         """End the rest of bodies that an impact with others has set in motion along the normal."""

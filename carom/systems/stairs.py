@@ -60,7 +60,5 @@ class Stairs(AbstractBalls):
     @property
     def start(self) -> State:
         """Four metres above the first step, moving on slowly."""
-        return State(
-            jnp.array([[0.25 * self.tread, self.steps * self.rise + 4.0]]),
-            jnp.array([[0.5 * self.tread, 0.0]]),
-        )
+        place = jnp.array([[0.25 * self.tread, self.steps * self.rise + 4.0]])
+        return State(place, jnp.array([[0.5 * self.tread, 0.0]]))

@@ -4,5 +4,3 @@ from carom.training.ensembles import stack_models
 from carom.training.loss import Losses
 from carom.training.recipe import TrainingResult, train, train_many
 from carom.training.settings import TrainingSettings
-
-__all__ = ["Losses", "TrainingResult", "TrainingSettings", "stack_models", "train", "train_many"]

@@ -67,10 +67,8 @@ class Partition(NamedTuple):
 
     def groups(self) -> list[np.ndarray]:
         """The members of every group; the last group is padded by repeating the last member."""
-        return [
-            np.minimum(np.arange(first, first + self.size), self.members - 1)
-            for first in range(0, self.members, self.size)
-        ]
+        firsts = range(0, self.members, self.size)
+        return [np.minimum(np.arange(first, first + self.size), self.members - 1) for first in firsts]
 
 
 def map_members(function: Callable[..., Any], batched: Sequence[bool], *, devices: int) -> Callable[..., Any]:

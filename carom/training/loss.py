@@ -37,16 +37,15 @@ def window_losses(model: AbstractModel, batch: Samples, settings: TrainingSettin
     """
     model = for_training(model)
     starts, first_target = _starts(model, batch)
-    contact = _over_steps(model.contact.from_touch)(
-        batch.touch[:, first_target:], batch.position[:, first_target:]
-    )
+    touched, positions = batch.touch[:, first_target:], batch.position[:, first_target:]
+    contact = _over_steps(model.contact.from_touch)(touched, positions)
     steps = contact.shape[1]
     given = contact if settings.touch == "observed" else None  # None: the model's own soft signal
     before, after = jax.vmap(consecutive)(batched_rollout(model, starts, given, steps=steps))
     signals = contact if given is not None else _over_steps(model.gate)(before)
     predicted = _over_steps(model.leave)(before, after, signals)
 
-    errors = (predicted.position - batch.position[:, first_target:]) ** 2
+    errors = (predicted.position - positions) ** 2
     if model.predicts_velocity:
         velocity_errors = (predicted.velocity - batch.velocity[:, first_target:]) ** 2
         errors = jnp.concatenate([errors, velocity_errors], axis=-1)

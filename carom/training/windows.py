@@ -66,12 +66,8 @@ def recorded_windows(
     # Zeros stand in for velocities and touch that were not recorded; the loss then ignores them.
     velocity = [run.velocity for run in runs if run.velocity is not None] or [np.zeros_like(position)]
     touch = [run.touch if run.touch is not None else np.zeros(run.position.shape[:2], bool) for run in runs]
-    samples = Samples(
-        *(
-            _padded(part, SHORTEST_SAMPLES)
-            for part in (position, np.concatenate(velocity).astype(dtype), np.concatenate(touch))
-        )
-    )
+    parts = position, np.concatenate(velocity).astype(dtype), np.concatenate(touch)
+    samples = Samples(*(_padded(part, SHORTEST_SAMPLES) for part in parts))
     return RecordedWindows(samples, _padded(starts.astype(np.int32), SHORTEST)), len(starts)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import carom
 from carom.cli import COMMANDS, main
-from carom.cli.output import print_json
+from carom.cli.console import print_json
 from carom.data import Recording, disturb_touch, read_recording, read_system_file, write_recording
 from carom.evaluation.results import read_results, wide
 from carom.fits.fit_directory import UNFINISHED

@@ -4,7 +4,7 @@ import pytest
 
 from carom.errors import InputError
 from carom.execution.cluster import ClusterSettings, DaskExecutor
-from carom.execution.tasks import Task, run_tasks
+from carom.execution.executor import Task, run_tasks
 from tests.execution.test_executor import die_once, refuse, square
 
 dask = pytest.importorskip("dask", reason="distributed is not installed (extra cluster)")

@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from carom.errors import InputError
-from carom.execution.executor import LocalExecutor, available_cores
-from carom.execution.tasks import Task, checkpoint_directory, local_executor, run_tasks
-from carom.storage.result_file import write_result
+from carom.execution.executor import (
+    LocalExecutor,
+    Task,
+    available_cores,
+    checkpoint_directory,
+    local_executor,
+    run_tasks,
+    write_result,
+)
 
 ROOT = Path(__file__).parents[2]
 

@@ -28,6 +28,7 @@ from carom.data.io.column_guess import guess_columns
 from carom.data.io.system_file import Comments, format_system_file
 from carom.estimation.detection.scene_inference import guess_contacts
 from carom.evaluation.results import read_results
+from carom.execution.executor import read_result, write_result
 from carom.fits import load_fitted_model, noise_from_notes, save_model
 from carom.fits.fit_directory import (
     HISTORY,
@@ -50,10 +51,9 @@ from carom.reproduction.measured.recordings import (
     read_air_track,
     read_pendulum,
 )
-from carom.reproduction.paper.panels import load_trials
+from carom.reproduction.paper.figures import load_trials
 from carom.reproduction.paper.tables import fits_of
 from carom.storage.checkpoints import Progress
-from carom.storage.result_file import read_result, write_result
 from carom.storage.tensor_file import write_tensors
 from carom.training import stack_models
 from tests.bench.stored_bench import stored_run

@@ -7,7 +7,7 @@ import numpy as np
 from carom.evaluation.results import Results, tidy_rows, write_results
 from carom.reproduction.paper.experiments import ALL, ORACLE
 from carom.reproduction.paper.run import trial_stem
-from carom.storage.result_file import write_arrays
+from carom.storage.tensor_file import write_arrays
 
 SAMPLES, SEEDS = 14, 3
 ERRORS = {

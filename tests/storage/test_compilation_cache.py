@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from carom.storage.compilation_cache import CHECKSUMS, cache_folder, configure, remove_damaged_entries
+from carom.storage.program_cache import CHECKSUMS, cache_folder, configure, remove_damaged_entries
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("carom.storage.compilation_cache.CHECK_SECONDS", 60.0)  # the machine may be busy
+    monkeypatch.setattr("carom.storage.program_cache.CHECK_SECONDS", 60.0)  # the machine may be busy
     before = cache_folder()
     configure(cache=tmp_path)
     yield tmp_path

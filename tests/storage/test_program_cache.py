@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from carom.storage import program_cache
-from carom.storage.compilation_cache import cache_folder, configure
-from carom.storage.program_cache import CachedFunction
+from carom.storage.program_cache import CachedFunction, cache_folder, configure
 
 
 @pytest.fixture

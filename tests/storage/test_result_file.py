@@ -5,7 +5,8 @@ import pytest
 
 from carom.cli import main
 from carom.errors import InputError
-from carom.storage.result_file import read_arrays, read_result, write_arrays, write_result
+from carom.execution.executor import read_result, write_result
+from carom.storage.tensor_file import read_arrays, write_arrays
 
 RESULT = {"fingerprint": "a", "rows": [{"seed": 0, "error": 0.1 + 0.2}, {"seed": 1, "error": float("nan")}]}
 

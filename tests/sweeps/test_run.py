@@ -10,8 +10,7 @@ from carom.errors import InputError
 from carom.fits import load_fit_directory
 from carom.fits.plan import FitPlan
 from carom.storage.atomic import locked
-from carom.sweeps.planning import plan_sweep
-from carom.sweeps.run import TABLE, DataChangedError, fit_task, make_row
+from carom.sweeps.run import TABLE, DataChangedError, fit_task, make_row, plan_sweep
 from carom.sweeps.sweep_file import read_sweep_file
 from tests.sweeps.conftest import SWEEP, Here, run, tables
 

@@ -4,7 +4,7 @@ import pytest
 
 from carom.cli import main
 from carom.errors import InputError
-from carom.sweeps.planning import plan_sweep
+from carom.sweeps.run import plan_sweep
 from carom.sweeps.sweep_file import read_sweep_file
 from tests.data.test_bad_files import contents
 

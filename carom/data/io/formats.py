@@ -83,11 +83,8 @@ def _csv_names(path: Path) -> Sequence[str]:
 def _load_csv(path: Path, numbers: Sequence[str], label: str | None) -> pl.DataFrame:
     names = _csv_names(path)
     with path.open("rb") as file:
-        require_size(
-            path,
-            rows=sum(part.count(b"\n") for part in iter(partial(file.read, 2**20), b"")),
-            columns=len(names),
-        )
+        rows = sum(part.count(b"\n") for part in iter(partial(file.read, 2**20), b""))
+    require_size(path, rows=rows, columns=len(names))
     problem = f"the rows cannot be read as values of {counted(len(names), 'column')}; write numbers with a "
     incomplete = complaint(path, problem + "decimal point, close quotation marks, and save the file as UTF-8")
     try:

@@ -85,16 +85,11 @@ def read_recording(
         step_size = step_size or found
     # Columns are body-major: the coordinates of a body are neighbours.
     shape = (len(frame), -1, 1 if scene is None else scene.dimension)
-    whole = Run(
-        time,
-        position.reshape(shape),
-        velocity.reshape(shape) if columns.velocity else None,
-        touch == 1 if columns.touch else None,
-    )
-    runs = tuple(
-        replace(whole.part(slice(start, end)), label=None if labels is None else labels[start])
-        for start, end in pairwise(bounds)
-    )
+    velocity = velocity.reshape(shape) if columns.velocity else None
+    whole = Run(time, position.reshape(shape), velocity, touch == 1 if columns.touch else None)
+    names = [None if labels is None else labels[start] for start in bounds[:-1]]
+    spans = zip(pairwise(bounds), names, strict=True)
+    runs = tuple(replace(whole.part(slice(*span)), label=name) for span, name in spans)
     return Recording(runs, float(step_size), scene)
 
 
@@ -270,18 +265,14 @@ def _find_step_size(path: Path, name: str, time: Float[np.ndarray, "samples"], s
         steps[between] = median if median > 0 else 1.0  # from one run to the next times may do anything
         if (steps <= 0).any():
             row = int((steps <= 0).argmax()) + 1
-            problem = (
-                f"the time goes from {time[row - 1]:g} to {time[row]:g}; sort the rows, remove one of two "
-            )
-            raise complaint(path, problem + "at the same time, or add a column run", *cell(row, name))
+            problem = f"the time goes from {time[row - 1]:g} to {time[row]:g}; sort the rows, remove one of "
+            raise complaint(path, problem + "two at the same time, or add a column run", *cell(row, name))
         if not SHORTEST_STEP <= median <= LONGEST_STEP:
             raise complaint(path, f"the times step by {median:g}; write them in seconds", f"column {name}")
         if steps.max() > LONGEST_GAP * median:
             row = int((steps > LONGEST_GAP * median).argmax()) + 1
-            problem = (
-                f"the step is {steps[row - 1]:.6g} s, but the median step {median:.6g} s, so there is a gap; "
-            )
-            problem += "start a new run after it, or fill it with rows whose cells are empty"
+            problem = f"the step is {steps[row - 1]:.6g} s, but the median step {median:.6g} s, so there is "
+            problem += "a gap; start a new run after it, or fill it with rows whose cells are empty"
             raise complaint(path, problem, *cell(row, name))
         runs = [time[start:end] for start, end in pairwise([*starts.tolist(), len(time)])]
         return constant_step(runs) or median

@@ -196,15 +196,11 @@ def read_described(path: Path, system: Path | None = None) -> tuple[Recording, S
     if system is None and not beside.exists():
         problem = f"there is no system file {shown(beside, length=1000)} beside it"
         raise complaint(path, f"{problem}; write one with `carom init`, or name one with --system")
-    content = read_system_file(system or beside)
+    stated = read_system_file(system or beside)
     recording = read_recording(
-        path,
-        columns=content.columns,
-        scene=content.scene,
-        step_size=content.step_size,
-        missing=content.missing,
+        path, columns=stated.columns, scene=stated.scene, step_size=stated.step_size, missing=stated.missing
     )
-    return recording, content
+    return recording, stated
 
 
 def write_system_file(system_file: SystemFile, path: str | os.PathLike[str]) -> None:
@@ -301,10 +297,8 @@ def _contacts(scene: Scene, remarks: Mapping[str, str]) -> Iterator[Sequence[str
             walls.append(vars(candidate) | {"body": candidate.body + 1, "edges": edges or None})
     example_wall = {"body": 1, "normal": (1.0,) + (0.0,) * (scene.dimension - 1), "offset": 0.0}
     example_pair = {"first": 1, "second": 2, "offset": 0.0} if scene.bodies > 1 else None
-    for name, declaration, contacts, example in (
-        ("wall", WallTable, walls, example_wall),
-        ("pair", PairTable, pairs, example_pair),
-    ):
+    kinds = ("wall", WallTable, walls, example_wall), ("pair", PairTable, pairs, example_pair)
+    for name, declaration, contacts, example in kinds:
         for number, values in enumerate(contacts, start=1):
             yield toml.format_table(name, declaration, values, number=number, remarks=remarks)
         if not contacts and example:

@@ -51,10 +51,8 @@ class Paths(NamedTuple):
     ) -> PerContact:
         """Where all gaps close within a window of time, by Newton's method."""
 
-        def approach(_, times):
-            return jnp.clip(
-                times - self.gaps(times) / jnp.minimum(self.rates(times), -grazing_speed), *window
-            )
+        def approach(_, t):
+            return jnp.clip(t - self.gaps(t) / jnp.minimum(self.rates(t), -grazing_speed), *window)
 
         return lax.fori_loop(0, NEWTON_STEPS, approach, jnp.broadcast_to(start, self.position.shape[:1]))
 

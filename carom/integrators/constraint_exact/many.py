@@ -48,30 +48,22 @@ def rebounds(
         return (flight.remaining != 0) & ~flight.rests & (jnp.sum(flight.hits) <= most)
 
     def advance(flight: _Flight) -> _Flight:
-        position, velocity = flight.state.position, flight.state.velocity
+        state, before, remaining, hits, _ = flight
+        position, velocity = state.position, state.velocity
         delay = None
         if duration is not None:
-            before = geometry.jacobian(position)
-            closing, pull = contact_rate(before, velocity), contact_rate(before, flight.acceleration)
+            rows = geometry.jacobian(position)
+            closing, pull = contact_rate(rows, velocity), contact_rate(rows, before)
             e, overlap = mechanism.restitution_at(closing), geometry.gap(position)
             delay = lasting_contact(e, duration, overlap, closing, pull).delay
-        times, _ = contact_times(
-            geometry,
-            flight.state,
-            flight.acceleration,
-            flight.remaining,
-            none,
-            modes,
-            step_size,
-            limits.grazing_speed,
-            delay,
-        )
+        slow = limits.grazing_speed
+        times, _ = contact_times(geometry, state, before, remaining, none, modes, step_size, slow, delay)
         first = jnp.min(times, initial=jnp.inf)
         due = first < jnp.inf
-        until = jnp.where(due, first, flight.remaining)
-        position = position + until * velocity + 0.5 * until**2 * flight.acceleration
+        until = jnp.where(due, first, remaining)
+        position = position + until * velocity + 0.5 * until**2 * before
         arrived = acceleration(position)
-        velocity = velocity + 0.5 * until * (flight.acceleration + arrived)
+        velocity = velocity + 0.5 * until * (before + arrived)
         struck = due & (times == first) & (jnp.cumsum(times == first) == 1)
         jacobian, rows = geometry.jacobian(position), geometry.rows
         rate = contact_rate(jacobian, velocity)
@@ -80,38 +72,22 @@ def rebounds(
             pull = contact_rate(jacobian, arrived)
             carried = lasting_contact(restitution, duration, geometry.gap(position), rate, pull).carried
             slowest = jnp.maximum(slowest, -0.5 * pull * duration)
+        S, kick = jnp.diagonal(contact_compliance(inertia, jacobian)), mechanism.slip_kick(rate)
+        normal, relative = rows.normal_of(rows.relative(position)), rows.relative(velocity)
         impulse = impact_impulse(
-            rows.normal_of(rows.relative(position)),
-            rows.relative(velocity),
-            jnp.diagonal(contact_compliance(inertia, jacobian)),
-            restitution=restitution,
-            friction=friction,
-            carried=carried,
-            kick=mechanism.slip_kick(rate),
+            normal, relative, S, restitution=restitution, friction=friction, carried=carried, kick=kick
         )
         change = inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
-        return _Flight(
-            State(position, velocity + change),
-            arrived,
-            flight.remaining - until,
-            flight.hits + struck.astype(int),
-            jnp.any(struck & (-restitution * rate <= slowest)),
-        )
+        after, hits = State(position, velocity + change), hits + struck.astype(int)
+        rests = jnp.any(struck & (-restitution * rate <= slowest))
+        return _Flight(after, arrived, remaining - until, hits, rests)
 
     gap, rate = geometry.gap(state.position), contact_rate(geometry.jacobian(state.position), state.velocity)
-    still = (
-        (jnp.abs(gap) <= gap_tolerance(state, limits.extent))
-        & (jnp.abs(rate) <= limits.rest_speed)
-        & (modes == BY_GAP)
-    )
+    still = (jnp.abs(gap) <= gap_tolerance(state, limits.extent)) & (jnp.abs(rate) <= limits.rest_speed)
+    still = still & (modes == BY_GAP)
     remaining = jnp.asarray(step_size, state.position.dtype)
-    began = _Flight(
-        state,
-        acceleration(state.position),
-        remaining,
-        jnp.zeros(none.shape, int),
-        jnp.any(still) & (remaining != 0),
-    )
+    rests = jnp.any(still) & (remaining != 0)
+    began = _Flight(state, acceleration(state.position), remaining, jnp.zeros(none.shape, int), rests)
     flight = lax.while_loop(unfinished, advance, began)
     return flight.state, flight.hits, flight.remaining == 0
 
@@ -141,10 +117,9 @@ def step_many(
         return started, after, hits > 0, done
 
     def whole(mechanism, state, step_size, modes):
-        after, report = mechanism.stepper.conservative_step(
-            mechanism, state, step_size, modes, differentiable=False
-        )
-        limits = mechanism.stepper.limits(state.position.dtype)
+        stepper = mechanism.stepper
+        after, report = stepper.conservative_step(mechanism, state, step_size, modes, differentiable=False)
+        limits = stepper.limits(state.position.dtype)
         moved = jnp.max(jnp.abs(after.position - state.position)) > gap_tolerance(state, limits.extent)
         rests = ~moved & (jnp.max(jnp.abs(after.velocity)) <= limits.rest_speed)
         return after, report.contact, rests & report.contact
@@ -177,8 +152,5 @@ def step_many(
 
     began = after, contact, settled, done | rests
     after, contact, settled, _ = lax.while_loop(lambda carry: ~jnp.all(carry[-1]), whole_steps, began)
-    return (
-        eqx.filter_vmap(finish, in_axes=(eqx.if_array(0), 0, 0))(mechanisms, after, step_size),
-        contact,
-        settled,
-    )
+    after = eqx.filter_vmap(finish, in_axes=(eqx.if_array(0), 0, 0))(mechanisms, after, step_size)
+    return after, contact, settled

@@ -47,12 +47,42 @@ def prescribed_step(
         duration: of these contacts; None if they are instantaneous.
         grazing_speed: as for `constraint_exact_step`.
     """
-    inverse = (1 / masses)[:, None]
+    inverse, signs = (1 / masses)[:, None], jnp.asarray(contacts.signs, state.position.dtype)
 
     def glide(state: State, acceleration: Coordinates, duration: Scalar) -> tuple[State, Coordinates]:
         position = state.position + duration * state.velocity + 0.5 * duration**2 * acceleration
         arrived = inverse * force(position)
         return State(position, state.velocity + 0.5 * duration * (acceleration + arrived)), arrived
+
+    def meeting_times(
+        state: State, acceleration: Coordinates, remaining: Scalar, delay: PerContact | None
+    ) -> tuple[PerContact, Bool[Array, "contacts"]]:
+        """When the path of each contact meets its surface, and whether that is a graze."""
+        paths = Paths.of(contacts, state, acceleration, delay)
+        window = remaining - 2 * step_size, remaining + step_size
+        fixed, limits = lax.stop_gradient((paths, window))
+        # From the middle of the step, which is nearest to wherever the impact is.
+        root = fixed.meeting_times(0.5 * lax.stop_gradient(remaining), limits, grazing_speed)
+        root = lax.stop_gradient(root)
+        slope = fixed.rates(root)
+        time = implicit_root(root, paths.gaps(root), jnp.minimum(slope, -grazing_speed))
+        return jnp.clip(time, *window), slope > -grazing_speed
+
+    def impact(state: State, acceleration: Coordinates, struck: Bool[Array, "contacts"]) -> Coordinates:
+        """The change of all velocities by the impact of one contact."""
+        normal = contacts.normal_of(contacts.relative(state.position))
+        relative = contacts.relative(state.velocity)
+        rate = jnp.sum(normal * relative, axis=1)
+        e, carried = restitution(rate), None
+        if duration is not None:
+            pull = jnp.sum(normal * contacts.relative(acceleration), axis=1)
+            gap = contacts.gap_of(contacts.relative(state.position))
+            carried = lasting_contact(e, duration, gap, rate, pull).carried
+        change, S = None if kick is None else kick(rate), (signs**2 @ inverse)[:, 0]
+        impulse = impact_impulse(
+            normal, relative, S, restitution=e, friction=friction, kick=change, carried=carried
+        )
+        return inverse * (signs.T @ jnp.where(struck[:, None], impulse, 0))
 
     acceleration = inverse * force(state.position)
     remaining = jnp.asarray(step_size, state.position.dtype)
@@ -67,9 +97,7 @@ def prescribed_step(
             )
             gap = contacts.gap_of(contacts.relative(state.position))
             delay = lasting_contact(restitution(closing), duration, gap, closing, pull).delay
-        times, grazing = _meeting_times(
-            contacts, state, acceleration, remaining, step_size, grazing_speed, delay
-        )
+        times, grazing = meeting_times(state, acceleration, remaining, delay)
         # A contact that does not close yet waits for the impact that makes it close.
         waits = happens & grazing
         ready = happens & ~(waits & jnp.any(happens & ~waits))
@@ -78,74 +106,8 @@ def prescribed_step(
         until = jnp.sum(jnp.where(struck, times, 0))
         state, acceleration = glide(state, acceleration, until)
         remaining = remaining - until
-        change = _impact(
-            contacts,
-            state,
-            acceleration,
-            inverse,
-            struck,
-            restitution=restitution,
-            friction=friction,
-            kick=kick,
-            duration=duration,
-        )
+        change = impact(state, acceleration, struck)
         state = State(state.position, state.velocity + change)
         instants = jnp.where(struck, 1 - remaining / step_size, instants)
         happens = happens & ~struck
     return glide(state, acceleration, remaining)[0], instants
-
-
-def _meeting_times(
-    contacts: Contacts,
-    state: State,
-    acceleration: Coordinates,
-    remaining: Scalar,
-    step_size: Scalar,
-    grazing_speed: Scalar,
-    delay: PerContact | None,
-) -> tuple[PerContact, Bool[Array, "contacts"]]:
-    """The time of the impact of each contact where its path meets the surface, and whether it is a graze."""
-    paths, window = (
-        Paths.of(contacts, state, acceleration, delay),
-        (remaining - 2 * step_size, remaining + step_size),
-    )
-    fixed, limits = lax.stop_gradient((paths, window))
-    # From the middle of the step, which is nearest to wherever the impact is.
-    root = lax.stop_gradient(fixed.meeting_times(0.5 * lax.stop_gradient(remaining), limits, grazing_speed))
-    slope = fixed.rates(root)
-    time = implicit_root(root, paths.gaps(root), jnp.minimum(slope, -grazing_speed))
-    return jnp.clip(time, *window), slope > -grazing_speed
-
-
-def _impact(
-    contacts: Contacts,
-    state: State,
-    acceleration: Coordinates,
-    inverse: Float[Array, "bodies 1"],
-    struck: Bool[Array, "contacts"],
-    *,
-    restitution: Callable[[PerContact], PerContact],
-    friction: PerContact | None,
-    kick: Kick | None,
-    duration: PerContact | None,
-) -> Coordinates:
-    """The change of all velocities by the impact of one contact."""
-    signs = jnp.asarray(contacts.signs, state.position.dtype)
-    normal = contacts.normal_of(contacts.relative(state.position))
-    relative = contacts.relative(state.velocity)
-    rate = jnp.sum(normal * relative, axis=1)
-    e, carried = restitution(rate), None
-    if duration is not None:
-        pull = jnp.sum(normal * contacts.relative(acceleration), axis=1)
-        gap = contacts.gap_of(contacts.relative(state.position))
-        carried = lasting_contact(e, duration, gap, rate, pull).carried
-    impulse = impact_impulse(
-        normal,
-        relative,
-        (signs**2 @ inverse)[:, 0],
-        restitution=e,
-        friction=friction,
-        kick=None if kick is None else kick(rate),
-        carried=carried,
-    )
-    return inverse * (signs.T @ jnp.where(struck[:, None], impulse, 0))

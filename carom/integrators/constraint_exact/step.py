@@ -11,6 +11,7 @@ parameters as long as the prescribed contacts are the same.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -156,14 +157,9 @@ def constraint_exact_step(
         raise InputError("Friction needs one mass per body; with a full inertia matrix use smooth surfaces.")
     limits = (grazing_speed, rest_speed, differentiable)
     mechanics = _Mechanics(inertia, force, geometry, law, friction, kick, duration, *limits)
-    progress = _Progress(
-        state,
-        mechanics.acceleration(state.position),
-        jnp.asarray(step_size, gap.dtype),
-        resting,
-        modes,
-        ImpactReport(none, no, no, jnp.full(gap.shape, 0.5, gap.dtype)),
-    )
+    report = ImpactReport(none, no, no, jnp.full(gap.shape, 0.5, gap.dtype))
+    acceleration, remaining = mechanics.acceleration(state.position), jnp.asarray(step_size, gap.dtype)
+    progress = _Progress(state, acceleration, remaining, resting, modes, report)
 
     def advance(progress: _Progress, index: Array) -> tuple[_Progress, None]:
         return _advance_to_impact(mechanics, progress, step_size, index >= max_impacts), None
@@ -246,42 +242,34 @@ def _advance_to_impact(
         # Bodies that would be back before the contact ends do not part.
         slowest = jnp.maximum(slowest, -0.5 * pull * mechanics.duration)
     plastic = last | (-restitution * rate <= slowest)
-    rows = geometry.rows
+    rows, S = geometry.rows, jnp.diagonal(contact_compliance(inertia, jacobian))
+    normal, relative = rows.normal_of(rows.relative(position)), rows.relative(before)
+    e, kick = jnp.where(plastic, 0, restitution), None if mechanics.kick is None else mechanics.kick(rate)
+    carried = None if carried is None else jnp.where(plastic, 0, carried)
     impulse = impact_impulse(
-        rows.normal_of(rows.relative(position)),
-        rows.relative(before),
-        jnp.diagonal(contact_compliance(inertia, jacobian)),
-        restitution=jnp.where(plastic, 0, restitution),
-        friction=mechanics.friction,
-        kick=None if mechanics.kick is None else mechanics.kick(rate),
-        carried=None if carried is None else jnp.where(plastic, 0, carried),
+        normal, relative, S, restitution=e, friction=mechanics.friction, kick=kick, carried=carried
     )
     # One contact at a time: simultaneous impacts follow each other at intervals of 0.
     velocity = before + inertia.solve(jnp.asarray(geometry.signs.T) @ jnp.where(struck[:, None], impulse, 0))
     if mechanics.duration is not None:
         # Bodies that come to rest do so at the surface, not where paths before and after would have met.
-        overlap = jnp.where(struck & plastic, geometry.gap(position), 0)
-        out = -overlap / jnp.diagonal(contact_compliance(inertia, jacobian))
+        out = -jnp.where(struck & plastic, geometry.gap(position), 0) / S
         position = position + inertia.solve(generalised_impulse(jacobian, out))
 
     rest_speed = mechanics.rest_speed
     slow = jnp.abs(contact_rate(jacobian, velocity)) <= rest_speed
     still_resting = resting & (gap_acceleration <= 0) & slow
     comes_to_rest, occurs = struck & plastic & (modes == BY_GAP), struck & (modes == PRESCRIBED)
-    return _Progress(
-        State(position, velocity),
-        arrived,
-        remaining - duration,
-        still_resting | comes_to_rest,
-        # A prescribed impact occurs once; its contact is inactive for the rest of the step.
-        jnp.where(occurs, EXCLUDED, modes),
-        ImpactReport(
-            contact=report.contact | struck | (resting & (gap_acceleration < -rest_speed)),
-            exhausted=report.exhausted | (due & last),
-            grazing=report.grazing | (due & jnp.any(struck & grazing)),
-            instant=jnp.where(occurs, 1 - (remaining - duration) / step_size, report.instant),
-        ),
+    # A prescribed impact occurs once; its contact is inactive for the rest of the step.
+    modes, remaining = jnp.where(occurs, EXCLUDED, modes), remaining - duration
+    report = ImpactReport(
+        contact=report.contact | struck | (resting & (gap_acceleration < -rest_speed)),
+        exhausted=report.exhausted | (due & last),
+        grazing=report.grazing | (due & jnp.any(struck & grazing)),
+        instant=jnp.where(occurs, 1 - remaining / step_size, report.instant),
     )
+    resting = still_resting | comes_to_rest
+    return _Progress(State(position, velocity), arrived, remaining, resting, modes, report)
 
 
 def _held_acceleration(
@@ -302,14 +290,8 @@ def _held_acceleration(
         contacts = mechanics.rough(jacobian)
         relative = contacts.relative(acceleration)
         slip = contacts.across(contacts.relative(velocity))
-        force = holding_forces(
-            contacts,
-            relative,
-            slip,
-            closed=resting,
-            rest_speed=mechanics.rest_speed,
-            differentiable=mechanics.differentiable,
-        )
+        how = {"rest_speed": mechanics.rest_speed, "differentiable": mechanics.differentiable}
+        force = holding_forces(contacts, relative, slip, closed=resting, **how)
         held = contacts.along(relative + contacts.mobility @ force)
         gap_acceleration = held - jnp.diagonal(contacts.mobility) * contacts.along(force)
         return acceleration + mechanics.inertia.solve(contacts.momentum(force)), gap_acceleration
@@ -325,19 +307,12 @@ def _stopping_impulses(
     mechanics: _Mechanics, compliance, rate: PerContact, touching: Bool[Array, "contacts"]
 ) -> PerContact:
     """Complementary impulses that keep the touching contacts from closing."""
-    zero = jnp.zeros_like(rate)
-    geometry = mechanics.geometry
-    return complementary_impulse(
-        compliance,
-        rate,
-        zero,
-        target=zero,
-        touching=touching,
-        sweeps=2 * len(geometry) if geometry.coupled else 1,
-        # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
-        capacity=(2 * geometry.dimension - 1) * geometry.bodies + 1,
-        differentiable=mechanics.differentiable,
-    )[0]
+    zero, geometry = jnp.zeros_like(rate), mechanics.geometry
+    sweeps = 2 * len(geometry) if geometry.coupled else 1
+    # Geometry limits the number of simultaneous contacts: few neighbours fit around each body.
+    capacity = (2 * geometry.dimension - 1) * geometry.bodies + 1
+    solve = partial(complementary_impulse, target=zero, touching=touching, capacity=capacity)
+    return solve(compliance, rate, zero, sweeps=sweeps, differentiable=mechanics.differentiable)[0]
 
 
 def _slip_end(
@@ -419,7 +394,6 @@ class ConstraintExact(AbstractStepper):
         differentiable: bool = True,
     ) -> tuple[State, ImpactReport]:
         """A step without the forces that depend on the velocity."""
-        limits = self.limits(state.position.dtype)
         return constraint_exact_step(
             state,
             step_size,
@@ -431,11 +405,9 @@ class ConstraintExact(AbstractStepper):
             kick=mechanism.slip_kick,
             duration=mechanism.contact_duration(),
             max_impacts=self.most_impacts(len(state.position)),
-            grazing_speed=limits.grazing_speed,
-            rest_speed=limits.rest_speed,
-            extent=limits.extent,
             modes=modes,
             differentiable=differentiable,
+            **self.limits(state.position.dtype)._asdict(),
         )
 
     def _prescribed(

@@ -17,6 +17,7 @@ from carom.mechanics import length
 from carom.types import PerBody
 
 Components = Float[Array, "dimension scenes bodies"]
+Scenes = Bool[Array, "scenes"]
 Others = Int[Array, "scenes subjects others"]
 """Which bodies some bodies may meet."""
 
@@ -61,9 +62,7 @@ class Balls(eqx.Module):
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
         """Each plane with each other plane of its solid: it can be touched only behind all of them."""
-        return tuple(
-            (one, other) for solid in self.solids for one in solid for other in solid if one != other
-        )
+        return tuple((one, end) for solid in self.solids for one in solid for end in solid if one != end)
 
     @property
     def field(self) -> Float[Array, "dimension"]:

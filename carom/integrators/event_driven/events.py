@@ -15,6 +15,7 @@ from carom.integrators.event_driven.balls import (
     Balls,
     Flight,
     Others,
+    Scenes,
     dot,
     earliest,
     gap_tolerance,
@@ -168,9 +169,8 @@ def _meetings(balls: Balls, flight: Flight, own: Flight, subjects, clustered, ot
         sought = possible & differs & ~pressed
         end = jnp.broadcast_to(horizon[:, None, None], gap.shape)
         overlap = jnp.minimum(gap, 0)
-        bent, bounds = _bent_meetings(
-            difference, velocity, acceleration, reach, overlap, sought, end, tolerance
-        )
+        paths = difference, velocity, acceleration
+        bent, bounds = _bent_meetings(*paths, reach, overlap, sought, end, tolerance)
         time, event = _first_meeting(jnp.where(differs, bent, straight), possible, others, subjects)
         # A graze may need more steps: the body looks again then.
         again = jnp.any(bounds & (bent <= time[..., None]), axis=-1)
@@ -269,13 +269,13 @@ class Event(NamedTuple):
     subjects: Int[Array, "scenes 2"]
     """Both bodies; the first one twice where there is no other."""
     plane: Int[Array, "scenes"]
-    active: Bool[Array, "scenes"]
+    active: Scenes
     """Scenes that have one before their limit."""
-    happens: Bool[Array, "scenes"]
+    happens: Scenes
     """Of these, the scenes in which it is known what it is."""
-    with_body: Bool[Array, "scenes"]
-    hits: Bool[Array, "scenes"]
-    passes: Bool[Array, "scenes"]
+    with_body: Scenes
+    hits: Scenes
+    passes: Scenes
     """The body passes the end of the plane that it rests on."""
 
     def chosen(self, bodies: int) -> tuple[Bool[Array, "scenes bodies"], ...]:
@@ -333,7 +333,7 @@ def meeting(balls: Balls, pair: Flight, event: Event):
 
 def exact_instant(
     balls: Balls, pair: Flight, event: Event, clock: Float[Array, "scenes"], *, grazing_speed: float
-) -> tuple[Float[Array, "scenes"], Bool[Array, "scenes"]]:
+) -> tuple[Float[Array, "scenes"], Scenes]:
     """The time from now until an event, with its derivative; and whether it is a graze.
 
     The derivative is clipped at `grazing_speed`. A graze takes place where it was predicted, as a clipped
@@ -357,12 +357,7 @@ def exact_instant(
 
 
 def velocities_after(
-    balls: Balls,
-    pair: Flight,
-    event: Event,
-    *,
-    plastic: Bool[Array, "scenes"] | None = None,
-    rest_speed: float,
+    balls: Balls, pair: Flight, event: Event, *, plastic: Scenes | None = None, rest_speed: float
 ) -> Float[Array, "dimension scenes 2"]:
     """The velocities of both bodies after an impact, without rebound where it is `plastic` or slow."""
     _, normal, relative, rate = meeting(balls, pair, event)
@@ -370,14 +365,9 @@ def velocities_after(
     # A plane is a second body of infinite mass.
     inverse = inverse.at[:, 1].set(jnp.where(event.with_body, inverse[:, 1], 0))
     stops = -balls.restitution * rate <= rest_speed
-    impulse = impact_impulse(
-        normal,
-        relative,
-        inverse[:, 0] + inverse[:, 1],
-        restitution=jnp.where(stops if plastic is None else stops | plastic, 0, balls.restitution),
-        friction=balls.friction,
-        axis=0,
-    )
+    e = jnp.where(stops if plastic is None else stops | plastic, 0, balls.restitution)
+    S, friction = inverse[:, 0] + inverse[:, 1], balls.friction
+    impulse = impact_impulse(normal, relative, S, restitution=e, friction=friction, axis=0)
     # Rounding may have turned a graze around; a contact that opens exerts no impulse.
     impulse = jnp.where(event.hits & (rate < 0), impulse, 0)
     return pair.velocity + jnp.stack([inverse[None, :, 0] * impulse, -inverse[None, :, 1] * impulse], axis=-1)

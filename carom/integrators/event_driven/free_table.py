@@ -6,14 +6,15 @@ own impacts, one after another, up to the end of a window of several samples. An
 of its bodies at the next sample, and the samples are evaluated afterwards.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from carom.integrators.event_driven.balls import Balls, Components, Flight, dot
+from carom.integrators.event_driven.balls import Balls, Flight, Scenes, dot
 from carom.integrators.event_driven.events import (
     Options,
     event_codes,
@@ -41,26 +42,23 @@ class _Window(NamedTuple):
     events: Int[Array, "scenes bodies"]
     flights: Float[Array, "samples scenes bodies phase"]
     """The same of bodies that were hit between a sample and the one before, else not a number."""
-    grazing: Bool[Array, "scenes"]
+    grazing: Scenes
 
 
 def free_motion(
-    balls: Balls,
-    position: Components,
-    velocity: Components,
-    intervals: Float[Array, "steps"],
-    options: Options,
-) -> tuple[State, Bool[Array, "scenes"], Bool[Array, "scenes"]]:
+    balls: Balls, flight: Flight, intervals: Float[Array, "steps"], options: Options
+) -> tuple[State, Scenes, Scenes]:
     """The states after every interval; which scenes were exhausted, which grazed.
 
     A body is compared with all others whatever `neighbours` are, but one or two bodies at a time; only in
     scenes that are exhausted are there many, and then each is compared with so many at most.
     """
+    position, velocity, _ = flight
     steps, (scenes, bodies) = len(intervals), position.shape[1:]
     size = min(max(SHORTEST, WINDOW // bodies), steps)
     # Intervals of length 0 at the end repeat the last sample, and are cut off.
     padded = jnp.pad(intervals, (0, -steps % size)).reshape(-1, size)
-    times, events = _first_plan(balls, Flight(position, velocity, None), options)
+    times, events = _first_plan(balls, flight, options)
     never, now = jnp.zeros((scenes,), bool), jnp.zeros((scenes,), position.dtype)
     empty = jnp.full((size, scenes, bodies, 2 * len(position)), jnp.nan, position.dtype)
 
@@ -99,7 +97,7 @@ def _flight(phase: Float[Array, "phase *any"]) -> Flight:
 
 def _through(
     balls: Balls, window: _Window, options: Options, instants: Float[Array, "samples"]
-) -> tuple[_Window, Bool[Array, "scenes"]]:
+) -> tuple[_Window, Scenes]:
     """All impacts of a window, and which scenes had more than there may be."""
     end = lax.stop_gradient(instants[-1])
     bound = balls.bodies * options.max_impacts * len(instants)
@@ -114,10 +112,7 @@ def _through(
 
     window = lax.while_loop(unfinished, advance, (0, window))[1]
     left = jnp.any(window.times < end, axis=1)
-
-    def resolve(window):
-        return _resolve_exhausted(balls, window, options, instants, left)
-
+    resolve = partial(_resolve_exhausted, balls, options, instants, left)
     # Hardly ever needed, and a cluster of all bodies is expensive.
     return lax.cond(jnp.any(left), resolve, lambda window: window, window), left
 
@@ -149,14 +144,9 @@ def _impact(balls: Balls, window: _Window, options: Options, instants: Float[Arr
     time, upcoming = next_events(balls, flight, here, event.subjects, rest_speed=options.rest_speed)
     events = outdated(balls, window.events, event)
     at = jnp.where(jnp.stack([event.active, event.with_body], axis=1), place, nowhere)
-    return _Window(
-        phase,
-        clock,
-        _set(window.times[None], at, (time + lax.stop_gradient(clock)[:, None])[None])[0],
-        _set(events[None], at, upcoming[None])[0],
-        flights.reshape(window.flights.shape),
-        window.grazing | grazes,
-    )
+    times = _set(window.times[None], at, (time + lax.stop_gradient(clock)[:, None])[None])[0]
+    events, flights = _set(events[None], at, upcoming[None])[0], flights.reshape(window.flights.shape)
+    return _Window(phase, clock, times, events, flights, window.grazing | grazes)
 
 
 def _set(values: Array, places: Int[Array, "scenes 2"], new: Array) -> Array:
@@ -166,11 +156,7 @@ def _set(values: Array, places: Int[Array, "scenes 2"], new: Array) -> Array:
 
 
 def _resolve_exhausted(
-    balls: Balls,
-    window: _Window,
-    options: Options,
-    instants: Float[Array, "samples"],
-    scenes: Bool[Array, "scenes"],
+    balls: Balls, options: Options, instants: Float[Array, "samples"], scenes: Scenes, window: _Window
 ) -> _Window:
     """Resolve all bodies of exhausted scenes as one cluster until the end of the window."""
     every = jnp.broadcast_to(scenes[:, None], window.times.shape)

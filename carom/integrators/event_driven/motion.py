@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from carom.integrators.event_driven.balls import Balls, Flight, Others, dot, gap_tolerance, pick
+from carom.integrators.event_driven.balls import Balls, Flight, Others, Scenes, dot, gap_tolerance, pick
 from carom.integrators.event_driven.events import (
     Event,
     Options,
@@ -73,7 +73,7 @@ class Progress(NamedTuple):
     events: Int[Array, "scenes bodies"]
     """What it is, as `Codes` has it."""
     impacts: Int[Array, "scenes bodies"]
-    unplanned: Bool[Array, "scenes"]
+    unplanned: Scenes
     """Scenes in which no event is known yet."""
     clustered: Bool[Array, "scenes bodies"]
     """Bodies that move in a contact cluster until the end of the step."""
@@ -134,7 +134,8 @@ def event_driven_motion(
     position, velocity = (jnp.moveaxis(x, -1, 0) for x in (start.position, start.velocity))
     # On a free table nothing comes to rest, so that scenes need not wait for each other at every sample.
     if balls.gravity is None and report == "none" and len(intervals):
-        samples, exhausted, grazing = free_motion(balls, position, velocity, intervals, options)
+        flight = Flight(position, velocity, None)
+        samples, exhausted, grazing = free_motion(balls, flight, intervals, options)
         # All bodies become one cluster then, whatever their speeds are.
         return samples, EventReport(None, exhausted, exhausted, grazing, jnp.zeros_like(grazing))
     flight = Flight(position, velocity, None if balls.gravity is None else jnp.zeros_like(velocity))
@@ -260,9 +261,8 @@ def _next_event(
         last: no further event is to follow, so that scenes that would have one are resolved as one cluster.
     """
     flight, report, near = progress.flight, progress.report, progress.near
-    event = first_event(
-        balls, progress.times, progress.events, jnp.where(progress.unplanned, -jnp.inf, limit)
-    )
+    until = jnp.where(progress.unplanned, -jnp.inf, limit)
+    event = first_event(balls, progress.times, progress.events, until)
     pair = flight.of(event.subjects)
     elapsed, grazes = exact_instant(balls, pair, event, progress.clock, grazing_speed=options.grazing_speed)
     first, second, struck = event.chosen(balls.bodies)
@@ -393,12 +393,8 @@ def _plan(
         horizon=end - clock,
         rest_speed=options.rest_speed,
     )
-    return progress._replace(
-        flight=flight,
-        times=put(progress.times, time + clock[:, None]),
-        events=put(progress.events, event),
-        report=report,
-    )
+    times, events = put(progress.times, time + clock[:, None]), put(progress.events, event)
+    return progress._replace(flight=flight, times=times, events=events, report=report)
 
 
 def _energies(balls: Balls, flight: Flight, bodies: Bool[Array, "scenes bodies"]):
@@ -409,7 +405,7 @@ def _energies(balls: Balls, flight: Flight, bodies: Bool[Array, "scenes bodies"]
     return lax.stop_gradient((kinetic, -jnp.sum(mass * dot(field, flight.position), axis=1)))
 
 
-def _within_energy(balls: Balls, flight: Flight, progress: Progress, scenes: Bool[Array, "scenes"]) -> Flight:
+def _within_energy(balls: Balls, flight: Flight, progress: Progress, scenes: Scenes) -> Flight:
     """Clusters that are to be resolved anew, slowed down to the energy that they have by now.
 
     Their velocities contain the fall of the whole rest of the step, of which only a part has taken place.

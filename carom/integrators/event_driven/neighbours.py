@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from carom.integrators.event_driven.balls import Components, Flight, Others, dot
+from carom.integrators.event_driven.balls import Components, Flight, Others, Scenes, dot
 
 
 class NeighbourLists(NamedTuple):
@@ -42,7 +42,7 @@ def greatest_speed(flight: Flight, duration: Float[Array, "scenes"]) -> Float[Ar
 
 def neighbour_lists(
     position: Components, radii: Float[Array, "bodies"], margin: Float[Array, "scenes"], *, capacity: int
-) -> tuple[Int[Array, "scenes bodies capacity"], Bool[Array, "scenes"]]:
+) -> tuple[Int[Array, "scenes bodies capacity"], Scenes]:
     """For every body those whose gap to it is at most `margin`, and which scenes have too many for a list.
 
     Bodies are sorted along the first axis; then each is compared with the next one in that order, with the

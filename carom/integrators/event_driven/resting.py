@@ -257,22 +257,15 @@ def _contacts(balls: Balls, flight: Flight, cluster: Bodies, others: Others | No
     normal, gap, _, distinct = _pairs(balls, flight, others)
     radii = jnp.broadcast_to(balls.radii[None], cluster.shape)
     plane_gap, _, _ = plane_motion(balls, flight._replace(acceleration=None), radii)
-    outermost = jnp.ones(plane_gap.shape, bool)
+    outer = jnp.ones(plane_gap.shape, bool)
     for plane, other in balls.edges:
         # Of a solid one plane keeps the body out: that which it is farthest in front of.
         ahead = plane_gap[plane] - plane_gap[other]
-        outermost = outermost.at[plane].set(
-            outermost[plane] & ((ahead > 0) if other < plane else (ahead >= 0))
-        )
+        outer = outer.at[plane].set(outer[plane] & ((ahead > 0) if other < plane else (ahead >= 0)))
     planes = jnp.broadcast_to(balls.normals.T[:, None, None, :], (len(normal), *cluster.shape, balls.planes))
-    real = distinct & of_others(cluster, others), jnp.moveaxis(outermost, 0, -1)
-    return _Contacts(
-        balls,
-        others,
-        cluster,
-        time,
-        jnp.concatenate([normal, planes], axis=-1),
-        # Overlap by rounding stays: to remove it within a short rest of a step could take any speed.
-        jnp.maximum(jnp.concatenate([gap, jnp.moveaxis(plane_gap, 0, -1)], axis=-1), 0),
-        cluster[..., None] & jnp.concatenate(real, axis=-1),
-    )
+    real = [distinct & of_others(cluster, others), jnp.moveaxis(outer, 0, -1)]
+    joins = cluster[..., None] & jnp.concatenate(real, axis=-1)
+    normals = jnp.concatenate([normal, planes], axis=-1)
+    # Overlap by rounding stays: to remove it within a short rest of a step could take any speed.
+    gaps = jnp.maximum(jnp.concatenate([gap, jnp.moveaxis(plane_gap, 0, -1)], axis=-1), 0)
+    return _Contacts(balls, others, cluster, time, normals, gaps, joins)

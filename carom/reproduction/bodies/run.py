@@ -14,8 +14,7 @@ from carom.data import Recording, Run, add_noise
 from carom.estimation import fit_recording
 from carom.evaluation import paper_rmse, position_rmse
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task
+from carom.execution.executor import ProgressCallback, Result, Task
 from carom.models import Mechanism, forecast, in_scene
 from carom.reproduction.bodies import configuration as config
 from carom.reproduction.scores import fit_metrics, stack_states
@@ -90,13 +89,11 @@ def fit_oracle_to(task: config.Estimation, recording: Recording, starts: State) 
     find the starts too, can be expected to do better.
     """
     observed = np.stack([np.stack([run.position, run.velocity]) for run in recording.runs], axis=2)  # pyright: ignore
-    truth, masses = np.array(task.truth), task.quantity == "masses"
+    truth, masses, steps = np.array(task.truth), task.quantity == "masses", observed.shape[1] - 1
 
     def residuals(values: np.ndarray) -> np.ndarray:
         given = {"ball_masses": (1.0, *values.tolist())} if masses else {"restitution": float(values[0])}
-        motion = replace(task.system, **given).motions(
-            starts, steps=observed.shape[1] - 1, step_size=recording.step_size
-        )
+        motion = replace(task.system, **given).motions(starts, steps=steps, step_size=recording.step_size)
         return (np.stack([motion.position, motion.velocity]) - observed).ravel()
 
     # From the truth: the oracle may know it.

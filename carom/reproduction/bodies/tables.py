@@ -64,20 +64,16 @@ def transfer_table(rows: pl.DataFrame) -> Table:
 
     def ratio(group: pl.DataFrame) -> str:
         # Medians, since a mistimed impact makes some forecasts useless for either model.
-        moved, own = (
-            text.summarize(group.filter(model=model)["position_rmse"]).median
-            for model in ("transferred", "in place")
-        )
+        errors = (group.filter(model=model)["position_rmse"] for model in ("transferred", "in place"))
+        moved, own = (text.summarize(one).median for one in errors)
         return f"{moved / own:.2g}"
 
-    settings = [
-        pl.col("transfer").replace_strict({name: pair[side].title for name, pair in TRANSFERS.items()})
-        for side in (0, 1)
-    ]
+    titles = [{name: pair[side].title for name, pair in TRANSFERS.items()} for side in (0, 1)]
+    there, here = (pl.col("transfer").replace_strict(of_side) for of_side in titles)
     fits = wide(rows.filter(experiment="transfer"))
     position, paper = (cell(metric, text.median_text) for metric in ("position_rmse", "paper_rmse"))
     return tabulate(
-        text.arrange(fits.with_columns(there=settings[0], here=settings[1]), transfer=TRANSFERS),
+        text.arrange(fits.with_columns(there=there, here=here), transfer=TRANSFERS),
         {"there": "learned on", "here": "forecast"},
         {
             "error of positions / m": where("model", "transferred", position),

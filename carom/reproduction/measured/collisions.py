@@ -59,9 +59,8 @@ def measure_collision(run: Run, scene: Scene, *, seconds: float, masked: int) ->
     if min(early.sum(), late.sum()) < 3:
         return None
     time, position = run.time - middle, run.position[:, :, 0]
-    (before, level_before), (after, level_after) = (
-        np.polyfit(time[part], position[part], 1) for part in (early, late)
-    )
+    lines = (np.polyfit(time[part], position[part], 1) for part in (early, late))
+    (before, level_before), (after, level_after) = lines
     # At the impact the gap is the same on both lines, which is one equation for the instant.
     rates, levels = before - after, level_after - level_before
     instant = (levels[0] - levels[1]) / (rates[0] - rates[1])

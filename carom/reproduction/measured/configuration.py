@@ -40,14 +40,9 @@ class Series:
     def settings(self, law: str, *, masked: int) -> Settings:
         """A law about which runs scatter, where riders touch in each run, and ratios of masses."""
         masses = "masses-per-run" if self.other_riders else "masses"
+        learn = (LAWS[law], "restitution-per-run", "surfaces-per-run", masses)
         # The track is level: without a field there are no weights, and no need of short segments.
-        return Settings(
-            learn=(LAWS[law], "restitution-per-run", "surfaces-per-run", masses),
-            stepper="constraint_exact",
-            potential="none",
-            horizons=(),
-            mask=masked,
-        )
+        return Settings(learn=learn, stepper="constraint_exact", potential="none", horizons=(), mask=masked)
 
 
 SERIES = {

@@ -46,9 +46,8 @@ def draw_collisions(arrays: Mapping[str, Arrays]) -> Figure:
         kept = arrays[name]
         for example, (marker, color) in EXAMPLES.items():
             time = 1000 * kept[f"{example}_time"]
-            gap, predicted = (
-                -1000 * np.diff(kept[f"{example}_{part}"], axis=1)[:, 0] for part in ("measured", "model")
-            )
+            positions = (kept[f"{example}_{part}"] for part in ("measured", "model"))
+            gap, predicted = (-1000 * np.diff(both, axis=1)[:, 0] for both in positions)
             label = f"{float(kept[f'{example}_speed']):.2f} m/s"
             distance.plot(time[::3], (gap - gap.min())[::3], **DATA | {"marker": marker, "markersize": 4})
             distance.plot(time, predicted - gap.min(), color=color, linewidth=1.2, label=label)
@@ -64,10 +63,8 @@ def draw_collisions(arrays: Mapping[str, Arrays]) -> Figure:
         residual.set_yticks((-10, -1, -0.1, 0, 0.1, 1, 10), ("−10", "−1", "−0.1", "0", "0.1", "1", "10"))
     panels[0, 0].set_ylabel("distance less its minimum / mm")
     panels[1, 0].set_ylabel("measured − model / mm")
-    figure.suptitle(
-        "Distance of the riders (grey), and an instantaneous impact (lines); shaded: masked in the fit",
-        fontsize=11,
-    )
+    title = "Distance of the riders (grey), and an instantaneous impact (lines); shaded: masked in the fit"
+    figure.suptitle(title, fontsize=11)
     return figure
 
 
@@ -83,10 +80,8 @@ def draw_laws(runs: pl.DataFrame) -> Figure:
         inside = (speed >= 0.999 * min(seen)) & (speed <= 1.001 * max(seen))
         speed, value, error = speed[inside], value[inside], error[inside]
         scatter = measured(series, "scatter from run to run")[0]
-        for deviation, alpha, label in (
-            (np.hypot(error, scatter), 0.15, "95 % of runs"),
-            (error, 0.35, "95 % interval of the law"),
-        ):
+        bands = (np.hypot(error, scatter), 0.15, "95 % of runs"), (error, 0.35, "95 % interval of the law")
+        for deviation, alpha, label in bands:
             low, high = value - 1.96 * deviation, value + 1.96 * deviation
             axes.fill_between(speed, low, high, color=MODEL, alpha=alpha, linewidth=0, label=label)
         axes.plot(speed, value, color=MODEL, linewidth=1.6, label="learned law")

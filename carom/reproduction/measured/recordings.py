@@ -62,9 +62,8 @@ def data_hash(directory: Path) -> str:
 
 def read_air_track(directory: Path) -> tuple[Recording, list[Check]]:
     """All runs, positions only, and what is known of each otherwise."""
-    recording = read_recording(
-        directory / RECORDINGS, columns=Columns(position=("x_b", "x_a"), run="run"), scene=RIDERS
-    )
+    columns = Columns(position=("x_b", "x_a"), run="run")
+    recording = read_recording(directory / RECORDINGS, columns=columns, scene=RIDERS)
     path = directory / CHECKS
     try:
         kinds = {"run": pl.Int64, "bumper": pl.String} | dict.fromkeys(_CHECKED, pl.Float64)

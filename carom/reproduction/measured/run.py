@@ -17,8 +17,7 @@ from carom.contact_laws import AbstractRestitution
 from carom.data import Recording, Run
 from carom.estimation import Fit, around_impact, fit_recording, fit_recordings
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task, checkpoint_directory
+from carom.execution.executor import ProgressCallback, Result, Task, checkpoint_directory
 from carom.mechanics import parameters_of
 from carom.models import Mechanism, forecast
 from carom.reproduction.measured import collisions as lines
@@ -29,7 +28,7 @@ from carom.reproduction.measured.configuration import MASKED, RIDERS, SERIES, ST
 from carom.reproduction.measured.recordings import Check
 from carom.reproduction.scores import fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
-from carom.storage.result_file import read_arrays, write_arrays
+from carom.storage.tensor_file import read_arrays, write_arrays
 from carom.types import State
 
 Rows = list[dict[str, Any]]
@@ -54,10 +53,8 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
         for name in SERIES:
             path, first = folder / f"{name}.{seed}.json", seed == seeds[0]
             mark = fingerprint(name, seed, first, source, settings)
-            arguments, arrays = (
-                (data, name, seed, path, first),
-                (path.with_suffix(".safetensors"),) if first else (),
-            )
+            arguments = (data, name, seed, path, first)
+            arrays = (path.with_suffix(".safetensors"),) if first else ()
             tasks.append(Task(_run_air_track, arguments, 1 + first, path, mark, arrays))
     path = folder / "pendulum.json"
     mark, arguments = fingerprint("pendulum", tuple(seeds), source, settings), (data, tuple(seeds), path)
@@ -67,10 +64,8 @@ def measured_tasks(data: Path, seeds: Sequence[int], folder: Path) -> list[Task]
 
 def load_arrays(folder: Path, seed: int) -> dict[str, Arrays]:
     """What the figures draw of every series and of the pendulum, as the first seed left it."""
-    paths = {name: folder / f"{name}.{seed}.safetensors" for name in SERIES} | {
-        "pendulum": folder / "pendulum.safetensors"
-    }
-    return {name: read_arrays(path) for name, path in paths.items()}
+    stems = {name: f"{name}.{seed}" for name in SERIES} | {"pendulum": "pendulum"}
+    return {name: read_arrays(folder / f"{stem}.safetensors") for name, stem in stems.items()}
 
 
 def _run_air_track(
@@ -132,10 +127,8 @@ def run_series(
     usable = np.array([collision is not None for collision in collisions])
     training, tried = np.flatnonzero(usable & ~out), np.flatnonzero(usable & out)
     recording = replace(trimmed, runs=tuple(trimmed.runs[i] for i in training))
-    fits = {
-        law: fit_recording(recording, series.settings(law, masked=masked), seed=seed, checkpoints=checkpoints)
-        for law in config.LAWS
-    }
+    fitted = partial(fit_recording, recording, seed=seed, checkpoints=checkpoints)
+    fits = {law: fitted(series.settings(law, masked=masked)) for law in config.LAWS}
     # The data choose, not the error on the runs left out.
     law = min(config.LAWS, key=lambda law: _information_criterion(fits[law]))
     fit = fits[law]
@@ -169,7 +162,7 @@ def run_series(
     speeds = [collision.closing_speed for collision in known]
     speeds = np.union1d(np.geomspace(min(speeds), max(speeds), 61), config.SPEEDS)
     rows += _law_rows(keys | {"model": LAW}, central, fit.covariance_of(config.LAWS[law]), speeds)
-    included = fit_recording(recording, series.settings(law, masked=0), seed=seed, checkpoints=checkpoints)
+    included = fitted(series.settings(law, masked=0))
     rows += tidy_rows(keys | {"model": INCLUDED}, fit_metrics(included))
     return rows, _illustration(fit, recording, known)
 

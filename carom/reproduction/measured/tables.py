@@ -1,6 +1,7 @@
 """The tables of measured recordings, from `results/measured.json`."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -12,9 +13,12 @@ from carom.evaluation.tables import Cell, Table, cell, tabulate
 from carom.reproduction.measured.configuration import PUBLISHED, SERIES, SPEEDS, VARIANTS
 from carom.reproduction.measured.run import CONSTANT, HINDSIGHT, INCLUDED, LAW
 
-_BUMPER = {"experiment": "bumper"}
 _LABELS = {"experiment": {name: series.title for name, series in SERIES.items()}}
 _LAWS = {0.0: "constant", 1.0: "e(u)"}
+
+
+def _by_bumper(fits: pl.DataFrame, columns: dict[str, Cell], caption: str) -> Table:
+    return tabulate(fits, {"experiment": "bumper"}, columns, caption=caption, labels=_LABELS)
 
 
 def errors_table(rows: pl.DataFrame) -> Table:
@@ -23,9 +27,8 @@ def errors_table(rows: pl.DataFrame) -> Table:
     error, restitution = (cell(metric, text.average_text) for metric in ("velocity_rmse", "restitution"))
     # How much the random crops matter, in the worst series.
     spread = max(_spread(group) for _, group in fits.filter(model=LAW).group_by("experiment"))
-    return tabulate(
+    return _by_bumper(
         fits,
-        _BUMPER,
         {
             "runs learned from": lambda group: _count(group, left_out=False),
             "left out": lambda group: _count(group, left_out=True),
@@ -38,44 +41,34 @@ def errors_table(rows: pl.DataFrame) -> Table:
                 f"{np.mean(error_ratios(group, HINDSIGHT)):.2f}"
             ),
         },
-        caption=(
-            "Velocities of both riders after the collisions of runs left out: root mean square error, mean "
-            f"over {fits['seed'].n_unique()} random crops, which differ by at most {100 * spread:.1f} %."
-        ),
-        labels=_LABELS,
+        "Velocities of both riders after the collisions of runs left out: root mean square error, mean "
+        f"over {fits['seed'].n_unique()} random crops, which differ by at most {100 * spread:.1f} %.",
     )
 
 
 def parameters_table(rows: pl.DataFrame) -> Table:
     """The laws at a few speeds, how widely runs scatter about them, and the impacts detected."""
 
-    def law_at(speed: float) -> Cell:
-        def show(group: pl.DataFrame) -> str:
-            seen = group.filter(left_out=0)["closing_speed"].drop_nulls().to_list()
-            found = group.filter(speed=speed)
-            # Outside the speeds of the runs the law would be an extrapolation.
-            known = len(found) and min(seen) <= speed <= max(seen)
-            return mean_and_error(found["e"][0], found["e_error"][0]) if known else MISSING
-
-        return show
+    def law_at(speed: float, group: pl.DataFrame) -> str:
+        seen = group.filter(left_out=0)["closing_speed"].drop_nulls().to_list()
+        found = group.filter(speed=speed)
+        # Outside the speeds of the runs the law would be an extrapolation.
+        known = len(found) and min(seen) <= speed <= max(seen)
+        return mean_and_error(found["e"][0], found["e_error"][0]) if known else MISSING
 
     def one_impact(group: pl.DataFrame) -> str:
         return f"{group['runs_with_one_impact'][0]:.0f} of {group['fitted_runs'][0]:.0f}"
 
-    return tabulate(
+    return _by_bumper(
         first_crop(rows),
-        _BUMPER,
         {
-            **{f"e at {speed:g} m/s": law_at(speed) for speed in SPEEDS},
-            "scatter from run to run": _of(LAW, _with_error("scatter from run to run")),
+            **{f"e at {speed:g} m/s": partial(law_at, speed) for speed in SPEEDS},
+            "scatter from run to run": _of(LAW, partial(_with_error, "scatter from run to run")),
             "impacts found: one per run": _of(LAW, one_impact),
             "distance from the check / ms": cell("late_by", lambda x: text.median_text(1000 * x.abs())),
         },
-        caption=(
-            "What was learned (first crop); – where no such speed was seen. The last column is the median "
-            "distance from the instants in the table of runs."
-        ),
-        labels=_LABELS,
+        "What was learned (first crop); – where no such speed was seen. The last column is the median "
+        "distance from the instants in the table of runs.",
     )
 
 
@@ -86,39 +79,32 @@ def masses_table(rows: pl.DataFrame) -> Table:
         return sorted(group["checked_mass_ratio"].drop_nulls().unique())
 
     def over_weighed(group: pl.DataFrame) -> str:
-        return _with_error("mass", weighed(group)[0])(group.filter(model=LAW))
+        return _with_error("mass", group.filter(model=LAW), weighed(group)[0])
 
-    def half(number: int) -> Cell:
-        def show(group: pl.DataFrame) -> str:
-            runs = group.drop_nulls("closing_speed").sort("closing_speed")
-            shares = runs["mass_ratio"] / runs["checked_mass_ratio"]
-            # Halves of the runs and not of the range of speeds, so that both means are of as many.
-            middle = len(shares) // 2
-            return text.mean_text(shares[middle:] if number else shares[:middle])
-
-        return show
+    def half(number: int, group: pl.DataFrame) -> str:
+        runs = group.drop_nulls("closing_speed").sort("closing_speed")
+        shares = runs["mass_ratio"] / runs["checked_mass_ratio"]
+        # Halves of the runs and not of the range of speeds, so that both means are of as many.
+        middle = len(shares) // 2
+        return text.mean_text(shares[middle:] if number else shares[:middle])
 
     def together(group: pl.DataFrame) -> str:
-        found = _of(LAW, _with_error("mass"))(group)
+        found = _of(LAW, partial(_with_error, "mass"))(group)
         return "run by run" if found == MISSING else found
 
-    return tabulate(
+    return _by_bumper(
         first_crop(rows),
-        _BUMPER,
         {
             "as weighed": lambda group: (
                 number(weighed(group)[0]) if len(weighed(group)) == 1 else "run by run"
             ),
             "all runs together": together,
             "over that weighed": over_weighed,
-            "slow half, over that weighed": half(0),
-            "fast half, over that weighed": half(1),
+            "slow half, over that weighed": partial(half, 0),
+            "fast half, over that weighed": partial(half, 1),
         },
-        caption=(
-            "Mass of the second rider over that of the first. The halves are single runs by regression lines "
-            "and conservation of momentum: mean ± standard error."
-        ),
-        labels=_LABELS,
+        "Mass of the second rider over that of the first. The halves are single runs by regression lines "
+        "and conservation of momentum: mean ± standard error.",
     )
 
 
@@ -126,9 +112,8 @@ def residuals_table(rows: pl.DataFrame) -> Table:
     """What an instantaneous impact leaves unexplained, with the samples of the contact masked and without."""
     millimetres = cell("position_noise", lambda values: number(1000 * values[0]))
     excess, near = (cell(metric, lambda x: f"{x[0]:.1f}×") for metric in ("excess", "near_impacts"))
-    return tabulate(
+    return _by_bumper(
         first_crop(rows),
-        _BUMPER,
         {
             "contact masked: residual / mm": _of(LAW, millimetres),
             "over the noise": _of(LAW, excess),
@@ -136,8 +121,7 @@ def residuals_table(rows: pl.DataFrame) -> Table:
             "included: over the noise": _of(INCLUDED, excess),
             "mean square near impacts, over elsewhere": _of(INCLUDED, near),
         },
-        caption="What an instantaneous impact leaves unexplained: standard deviation of position residuals.",
-        labels=_LABELS,
+        "What an instantaneous impact leaves unexplained: standard deviation of position residuals.",
     )
 
 
@@ -158,9 +142,7 @@ def pendulum_table(rows: pl.DataFrame) -> Table:
         labels={"model": {name: f"recipe carom, {name}" for name in VARIANTS}},
     )
     # Published numbers have no value on our validation part.
-    published = [
-        (f"{name} (published)", mean_and_error(*found), MISSING) for name, found in PUBLISHED.items()
-    ]
+    published = [(f"{name} (published)", mean_and_error(*one), MISSING) for name, one in PUBLISHED.items()]
     return Table(ours.caption, ours.header, (*published, *ours.rows))
 
 
@@ -188,9 +170,8 @@ def first_crop(rows: pl.DataFrame) -> pl.DataFrame:
 
 def error_ratios(group: pl.DataFrame, constant: str) -> np.ndarray:
     """The error of the law over that of a constant, crop by crop."""
-    law, other = (
-        group.filter(model=model).drop_nulls("velocity_rmse")["velocity_rmse"] for model in (LAW, constant)
-    )
+    errors = group.drop_nulls("velocity_rmse")
+    law, other = (errors.filter(model=model)["velocity_rmse"] for model in (LAW, constant))
     return (law / other).to_numpy()
 
 
@@ -204,14 +185,10 @@ def _count(group: pl.DataFrame, *, left_out: bool) -> str:
     return str(group.filter(pl.col("left_out") == left_out)["closing_speed"].count())
 
 
-def _with_error(metric: str, unit: float = 1.0) -> Cell:
+def _with_error(metric: str, group: pl.DataFrame, unit: float = 1.0) -> str:
     """A parameter and its standard error, as multiples of a unit."""
-
-    def show(group: pl.DataFrame) -> str:
-        value, error = (text.measured(group, name) for name in (metric, f"{metric}_error"))
-        return mean_and_error(value[0] / unit, error[0] / unit) if len(value) else MISSING
-
-    return show
+    value, error = (text.measured(group, name) for name in (metric, f"{metric}_error"))
+    return mean_and_error(value[0] / unit, error[0] / unit) if len(value) else MISSING
 
 
 def _of(model: str, show: Cell) -> Cell:

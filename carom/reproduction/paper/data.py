@@ -64,13 +64,9 @@ def motion_of(
     experiment: Experiment, protocol: Protocol, system: AbstractSystem, start: State, steps: int | None = None
 ) -> Trajectory:
     """The noise-free motion, over the span that is scored by default."""
-    return published_motion(
-        system,
-        start,
-        experiment.samples(protocol) - 1 if steps is None else steps,
-        experiment.step_size,
-        grid_stretch=experiment.grid_stretch if protocol == "published" else 1.0,
-    )
+    steps = experiment.samples(protocol) - 1 if steps is None else steps
+    stretch = experiment.grid_stretch if protocol == "published" else 1.0
+    return published_motion(system, start, steps, experiment.step_size, grid_stretch=stretch)
 
 
 def record(experiment: Experiment, protocol: Protocol, seed: int) -> Recording:
@@ -98,10 +94,8 @@ def _windows_with_true_starts(clean: Run, noisy: Run, length: int) -> tuple[Run,
     windows = []
     for begin in range(len(noisy) - length + 1):
         window, true = noisy.part(slice(begin, begin + length)), clean.part(slice(begin, begin + 1))
-        position, velocity = (
-            np.concatenate([getattr(true, name), getattr(window, name)[1:]])
-            for name in ("position", "velocity")
-        )
+        channels = ((getattr(true, name), getattr(window, name)) for name in ("position", "velocity"))
+        position, velocity = (np.concatenate([first, rest[1:]]) for first, rest in channels)
         windows.append(replace(window, position=position, velocity=velocity))
     return tuple(windows)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +15,14 @@ from jaxtyping import Float
 from carom.data import Recording, Run
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task, checkpoint_directory
-from carom.models import (
-    MODELS,
-    AbstractModel,
-    CDLagrangeNetwork,
-    Forecast,
-    VariationalIntegratorNetwork,
-)
+from carom.execution.executor import ProgressCallback, Result, Task, checkpoint_directory
+from carom.models import MODELS, AbstractModel, CDLagrangeNetwork, Forecast, VariationalIntegratorNetwork
+from carom.reproduction.paper import experiments as paper
 from carom.reproduction.paper.data import held_out_starts, motion_of, record
-from carom.reproduction.paper.experiments import (
-    ALL,
-    HYPERPARAMETERS,
-    NO_TOUCH_KIND,
-    ORACLE,
-    OURS,
-    Experiment,
-    Hyperparameters,
-    Protocol,
-)
+from carom.reproduction.paper.experiments import ALL, ORACLE, OURS, Experiment, Protocol
 from carom.reproduction.scores import forecast_each, single
 from carom.storage.fingerprint import fingerprint
-from carom.storage.result_file import write_arrays
+from carom.storage.tensor_file import write_arrays
 from carom.systems import AbstractSystem
 from carom.training import TrainingSettings, train_many
 from carom.types import State, Trajectory
@@ -77,8 +63,8 @@ class Trial:
         return replace(settings, epochs=max(1, round(self.share * settings.epochs)))
 
     @property
-    def row(self) -> Hyperparameters:
-        return HYPERPARAMETERS[self.protocol][self.experiment.trained[self.model_name].kind]
+    def row(self) -> paper.Hyperparameters:
+        return paper.HYPERPARAMETERS[self.protocol][self.experiment.trained[self.model_name].kind]
 
     @property
     def stem(self) -> str:
@@ -117,9 +103,8 @@ class Trial:
     @property
     def fingerprint(self) -> str:
         """Changes with everything that the result depends on."""
-        return fingerprint(
-            self.experiment, self.protocol, self.model_name, self.seeds, self.settings, self.row
-        )
+        what = self.experiment, self.protocol, self.model_name
+        return fingerprint(*what, self.seeds, self.settings, self.row)
 
 
 def plan(
@@ -180,14 +165,9 @@ def _train(group: Sequence[Trial], path: Path, report: ProgressCallback) -> Resu
             untrained(trial.experiment, trial.protocol, trial.model_name, recording, seed)
             for (trial, seed), recording in zip(members, recordings, strict=True)
         ]
-    fits = train_many(
-        models,
-        recordings,
-        [trial.settings for trial, _ in members],
-        seeds=[seed for _, seed in members],
-        progress=report,
-        checkpoints=checkpoint_directory(path),
-    )
+    settings, seeds = [trial.settings for trial, _ in members], [seed for _, seed in members]
+    checkpoints = checkpoint_directory(path)
+    fits = train_many(models, recordings, settings, seeds=seeds, progress=report, checkpoints=checkpoints)
     rows = []
     for number, trial in enumerate(group):
         part = slice(number * len(trial.seeds), (number + 1) * len(trial.seeds))
@@ -202,9 +182,7 @@ def _score(
     experiment, system = trial.experiment, trial.experiment.system
     starts = [single(experiment.start), *held_out_starts(system)]
     # The truth of the recorded start is in double precision, as the data are.
-    truths = [
-        motion_of(experiment, trial.protocol, system, start) for start in [experiment.start, *starts[1:]]
-    ]
+    truths = [motion_of(experiment, trial.protocol, system, one) for one in [experiment.start, *starts[1:]]]
     predicted = [forecast_each(model, starts, len(truths[0].time) - 1) for model in models]
     touch = "observed" if trial.row.contacts == "touch" else "none"
     keys = _keys(trial, trial.model_name) | {"recipe": "paper", "touch": touch}
@@ -238,9 +216,9 @@ def untrained(
     # What the model is told may differ from what made the data.
     scene = replace(recording.scene, **trained.scene)
     # A contact function that is identically 0 is the same as no candidates for contact.
-    if HYPERPARAMETERS[protocol][trained.kind].contacts == "identically 0":
+    if paper.HYPERPARAMETERS[protocol][trained.kind].contacts == "identically 0":
         scene = scene.without_contacts()
-    model = MODELS["cd-lagrange" if trained.kind == NO_TOUCH_KIND else trained.kind]
+    model = MODELS["cd-lagrange" if trained.kind == paper.NO_TOUCH_KIND else trained.kind]
     options = experiment.options(protocol, name)
     return model.for_recording(recording.with_scene(scene), key=jax.random.key(seed), **options)
 
@@ -248,19 +226,15 @@ def untrained(
 def _fit_oracles(trial: Trial, report: ProgressCallback) -> Result:
     """The error of the true equations with gravity fitted to each seed's recording."""
     experiment, protocol = trial.experiment, trial.protocol
-    system, start = experiment.system, experiment.start
-
-    def solve(candidate: AbstractSystem, start: State, steps: int) -> Trajectory:
-        return motion_of(experiment, protocol, candidate, start, steps)
-
+    system, start, solve = experiment.system, experiment.start, partial(motion_of, experiment, protocol)
     rows = []
     with _on_host():
-        truth = motion_of(experiment, protocol, system, start)
+        truth = solve(system, start)
         for done, seed in enumerate(trial.seeds):
             report(done / len(trial.seeds))
             recording = record(experiment, protocol, seed)
             fit = fit_oracle(system, recording, bounds={"gravity": (9.0, 10.6)}, solve=solve)
-            error = paper_rmse(motion_of(experiment, protocol, fit.system, start), truth)
+            error = paper_rmse(solve(fit.system, start), truth)
             rows += tidy_rows(_keys(trial, ORACLE) | {"seed": seed}, {"paper_rmse": error})
     return {"rows": rows}
 
@@ -271,10 +245,7 @@ def _keys(trial: Trial, model: str) -> dict[str, Any]:
 
 
 def score(
-    model: AbstractModel,
-    system: AbstractSystem,
-    predicted: Sequence[Forecast],
-    truths: Sequence[Trajectory],
+    model: AbstractModel, system: AbstractSystem, predicted: Sequence[Forecast], truths: Sequence[Trajectory]
 ) -> dict[str, float]:
     """All metrics of one seed.
 
@@ -285,17 +256,12 @@ def score(
         truths: the true motions from the same starts.
     """
     first, truth = predicted[0], truths[0]
-    errors = [
-        paper_rmse(one, motion, velocities=model.predicts_velocity)
-        for one, motion in zip(predicted, truths, strict=True)
-    ]
+    pairs = zip(predicted, truths, strict=True)
+    errors = [paper_rmse(*pair, velocities=model.predicts_velocity) for pair in pairs]
     # A forecast that diverged counts as an infinite error.
     held_out = np.nan_to_num(errors[1:], nan=np.inf)
-    metrics = {
-        "paper_rmse": errors[0],
-        "held_out_median": float(np.median(held_out)),
-        "energy_error": energy_error(system, first, truth),
-    }
+    metrics = {"paper_rmse": errors[0], "held_out_median": float(np.median(held_out))}
+    metrics["energy_error"] = energy_error(system, first, truth)
     if first.contact.shape[1]:
         # Models distinguish contacts or bodies, so that only whether there is any can be compared.
         touch = np.any(np.asarray(first.contact) > 0.5, axis=1)
@@ -367,11 +333,8 @@ def figure_arrays(
     if isinstance(models[0], CDLagrangeNetwork | VariationalIntegratorNetwork):
         grid = slope_grid(truth)
         learned = [slopes(model, system, grid) for model in models]
-        arrays |= {
-            "slope_grid": grid,
-            "slope_true": learned[0][1],
-            "slope_learned": np.stack([slope for slope, _ in learned]),
-        }
+        arrays |= {"slope_grid": grid, "slope_true": learned[0][1]}
+        arrays["slope_learned"] = np.stack([slope for slope, _ in learned])
     return {
         name: values.astype(np.float32) if values.dtype == np.float64 else values
         for name, values in arrays.items()

@@ -9,27 +9,9 @@ import polars as pl
 import carom.evaluation.tables as text
 from carom.digits import MISSING, number, signed
 from carom.evaluation.results import Results, wide
-from carom.evaluation.tables import (
-    LEVEL,
-    Cell,
-    Difference,
-    Table,
-    cell,
-    paired,
-    share_with_interval,
-    tabulate,
-)
-from carom.reproduction.paper.experiments import (
-    ALL,
-    DATA,
-    EXPERIMENTS,
-    HYPERPARAMETERS,
-    NO_TOUCH,
-    ORACLE,
-    OURS,
-    PROTOCOLS,
-    PaperNumber,
-)
+from carom.evaluation.tables import Cell, Difference, Table, cell, tabulate
+from carom.reproduction.paper import experiments as paper
+from carom.reproduction.paper.experiments import ALL, EXPERIMENTS, NO_TOUCH, ORACLE, OURS, PROTOCOLS
 
 LABELS = {"experiment": {name: experiment.label for name, experiment in ALL.items()}}
 _BY = {"experiment": "experiment", "model": "model"}
@@ -45,16 +27,10 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     Added columns: `paper` and `paper_error`, as printed; `ours` and `ours_paper`, the error of CD-Lagrange on
     the same recording and its printed number; `faults`, impacts that are mistimed, missed or spurious.
     """
-    printed = pl.DataFrame(
-        [
-            (name, model, *trained.paper)
-            for name, experiment in ALL.items()
-            for model, trained in experiment.trained.items()
-            if trained.paper is not None
-        ],
-        schema={"experiment": pl.String, "model": pl.String, "paper": pl.Float64, "paper_error": pl.Float64},
-        orient="row",
-    )
+    trained = [(name, model, one) for name in ALL for model, one in ALL[name].trained.items()]
+    numbers = [(name, model, *one.paper) for name, model, one in trained if one.paper is not None]
+    schema = {"experiment": pl.String, "model": pl.String, "paper": pl.Float64, "paper_error": pl.Float64}
+    printed = pl.DataFrame(numbers, schema=schema, orient="row")
     fits = wide(rows).join(printed, on=["experiment", "model"], how="left")
     keys = ["experiment", "protocol", "seed"]
     # Models with the same seed have the same noisy recording: comparisons are paired.
@@ -64,9 +40,7 @@ def fits_of(rows: pl.DataFrame) -> pl.DataFrame:
     fits = fits.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
     fits = fits.with_columns(faults=pl.sum_horizontal(*_FAULTS, ignore_nulls=False))
     # Ours first, baselines as the paper lists them, the oracle last.
-    models = dict.fromkeys(
-        [OURS, NO_TOUCH, *(model for one in ALL.values() for model in one.trained), ORACLE]
-    )
+    models = dict.fromkeys([OURS, NO_TOUCH, *(name for one in ALL.values() for name in one.trained), ORACLE])
     return text.arrange(fits, experiment=ALL, protocol=PROTOCOLS, model=models)
 
 
@@ -127,7 +101,7 @@ def summary_tables(fits: pl.DataFrame) -> list[Table]:
         _summary(
             kept.filter(pl.col("impacts") > 0),
             {
-                "all impacts right, {protocol}": lambda group: share_with_interval(group["faults"] == 0),
+                "all impacts right, {protocol}": lambda group: text.share_with_interval(group["faults"] == 0),
                 "median error there, {protocol}": _median_where(pl.col("faults") == 0),
                 "elsewhere, {protocol}": _median_where(pl.col("faults") > 0),
             },
@@ -197,8 +171,8 @@ def findings(fits: pl.DataFrame) -> list[str]:
 def hyperparameter_tables() -> list[Table]:
     """What every protocol, every model and every experiment is run with."""
     protocols = [
-        {"protocol": protocol, "data": DATA[protocol]}
-        | _fields(HYPERPARAMETERS[protocol]["cd-lagrange"].training, "epochs", "l2", "touch")
+        {"protocol": protocol, "data": paper.DATA[protocol]}
+        | _fields(paper.HYPERPARAMETERS[protocol]["cd-lagrange"].training, "epochs", "l2", "touch")
         for protocol in PROTOCOLS
     ]
     models = [
@@ -216,9 +190,9 @@ def hyperparameter_tables() -> list[Table]:
                 "overlap removed": "where ĉ > ½" if "project_predicted" in row.options else "at contacts",
             }
         )
-        for kind in HYPERPARAMETERS["text"]
+        for kind in paper.HYPERPARAMETERS["text"]
         for protocol in PROTOCOLS
-        for row in [HYPERPARAMETERS[protocol][kind]]
+        for row in [paper.HYPERPARAMETERS[protocol][kind]]
     ]
     experiments = [
         {"experiment": one.label, "models": ", ".join(one.trained), "e": f"{one.system.restitution:g}"}
@@ -238,11 +212,8 @@ def hyperparameter_tables() -> list[Table]:
 
 def _fields(settings: Any, *left_out: str) -> dict[str, str]:
     """The fields of a dataclass by name."""
-    return {
-        name.replace("_", " "): _setting(value)
-        for name, value in vars(settings).items()
-        if name not in left_out
-    }
+    shown = {name: value for name, value in vars(settings).items() if name not in left_out}
+    return {name.replace("_", " "): _setting(value) for name, value in shown.items()}
 
 
 def _setting(value: Any) -> str:
@@ -257,7 +228,7 @@ def _models(fits: pl.DataFrame) -> list[pl.DataFrame]:
 
 def _printed(group: pl.DataFrame) -> str:
     value, error = group["paper"][0], group["paper_error"][0]
-    return MISSING if value is None else str(PaperNumber(value, error))
+    return MISSING if value is None else str(paper.PaperNumber(value, error))
 
 
 def against(group: pl.DataFrame) -> str:
@@ -275,12 +246,12 @@ def against(group: pl.DataFrame) -> str:
     found = text.welch(text.summarize(errors), value, error, PAPER_RUNS)
     if found is None:
         return "diverged"
-    word = "agrees" if found.p >= LEVEL else "lower" if found.value < 0 else "higher"
+    word = "agrees" if found.p >= text.LEVEL else "lower" if found.value < 0 else "higher"
     return f"{word}: {found}, p = {found.p:.2g}"
 
 
 def _difference(group: pl.DataFrame) -> Difference | None:
-    return paired(group["ours"].to_numpy(), group["paper_rmse"].to_numpy())
+    return text.paired(group["ours"].to_numpy(), group["paper_rmse"].to_numpy())
 
 
 def _paired(group: pl.DataFrame) -> str:
@@ -288,7 +259,7 @@ def _paired(group: pl.DataFrame) -> str:
 
 
 def _below(group: pl.DataFrame) -> str:
-    return share_with_interval(group["ours"] < group["paper_rmse"])
+    return text.share_with_interval(group["ours"] < group["paper_rmse"])
 
 
 def _median_where(condition: pl.Expr) -> Cell:

@@ -59,12 +59,8 @@ class Experiment:
 
     @property
     def settings(self) -> Settings:
-        return Settings(
-            touch=self.touch,
-            sensor=IMPERFECT if self.touch == "imperfect" else TouchSensor(),
-            learn=self.learn,
-            detection=self.detection,
-        )
+        sensor = IMPERFECT if self.touch == "imperfect" else TouchSensor()
+        return Settings(touch=self.touch, sensor=sensor, learn=self.learn, detection=self.detection)
 
     def motion(self, system: AbstractSystem, start: State, steps: int | None = None) -> Trajectory:
         """The noise-free motion, of the length of the recording by default."""
@@ -169,9 +165,8 @@ class Trial:
         """The paper's recipe as in the authors' code, for as many epochs as `training_steps` make."""
         settings = PAPER_BALL.settings("published", LEARNERS[self.learner].model)
         windows = self.experiment.steps + 1 - settings.horizon
-        return replace(
-            settings, epochs=max(1, round(self.training_steps / math.ceil(windows / settings.batch_size)))
-        )
+        steps = math.ceil(windows / settings.batch_size)
+        return replace(settings, epochs=max(1, round(self.training_steps / steps)))
 
     @property
     def cost(self) -> float:

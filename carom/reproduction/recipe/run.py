@@ -16,21 +16,14 @@ from carom.estimation import Fit, fit_recordings
 from carom.evaluation import contact_score, fit_oracle, paper_rmse
 from carom.evaluation.metrics import Motion
 from carom.evaluation.results import tidy_rows
-from carom.execution.executor import ProgressCallback
-from carom.execution.tasks import Result, Task, checkpoint_directory
+from carom.execution.executor import ProgressCallback, Result, Task, checkpoint_directory
 from carom.models import AbstractModel, forecast
+from carom.reproduction import scores
 from carom.reproduction.paper.data import held_out_starts
 from carom.reproduction.paper.run import untrained
 from carom.reproduction.recipe import configuration as config
 from carom.reproduction.recipe.configuration import Experiment, Trial
-from carom.reproduction.scores import (
-    Metrics,
-    fit_metrics,
-    forecast_each,
-    parameter_metrics,
-    score_impacts,
-    single,
-)
+from carom.reproduction.scores import Metrics, fit_metrics, parameter_metrics
 from carom.storage.fingerprint import fingerprint
 from carom.systems import AbstractSystem, BouncingBall
 from carom.training import train_many
@@ -73,18 +66,19 @@ def _run_experiment(name: str, seeds: tuple[int, ...], checkpoints: Path, report
     rows = []
     for done, (seed, fit, recording) in enumerate(zip(seeds, fits, recordings, strict=True)):
         known["seed"] = seed
-        predicted = forecast(fit.model, single(experiment.system.start), experiment.steps)
-        ahead = list(zip(forecast_each(fit.model, starts, experiment.steps), held_out, strict=True))
+        predicted = forecast(fit.model, scores.single(experiment.system.start), experiment.steps)
+        ahead = list(zip(scores.forecast_each(fit.model, starts, experiment.steps), held_out, strict=True))
         metrics: Metrics = {"held_out_median": float(np.median([paper_rmse(*pair) for pair in ahead]))}
         metrics |= {"held_out_wrong": 0, "paper_rmse": paper_rmse(predicted, truth)}
         if truth.contact.shape[1]:
-            metrics["held_out_wrong"] = sum(score_impacts(one, true.contact).faults for one, true in ahead)
-            metrics |= score_impacts(predicted, truth.contact).counts
+            wrong = (scores.score_impacts(one, true.contact).faults for one, true in ahead)
+            metrics["held_out_wrong"] = sum(wrong)
+            metrics |= scores.score_impacts(predicted, truth.contact).counts
         metrics |= fit_metrics(fit) | parameter_metrics(fit) | _slope_metrics(experiment, fit, truth)
         rows += tidy_rows(known | ours, metrics)
         if experiment.oracle:
-            for model, scores in _oracles(experiment, seed, recording, truth, starts, held_out).items():
-                rows += tidy_rows(known | {"model": model}, scores)
+            for model, found in _oracles(experiment, seed, recording, truth, starts, held_out).items():
+                rows += tidy_rows(known | {"model": model}, found)
         report(0.7 + 0.3 * done / len(seeds))
     return {"rows": rows}
 
@@ -98,10 +92,8 @@ def _slope_metrics(experiment: Experiment, fit: Fit, truth: Trajectory) -> Metri
     # A constant force has no range; its size stands in.
     scale = span if span > 1e-3 * size else size
     error = np.abs(learned - true)
-    return {
-        "slope_rmse_share": float(np.sqrt(np.mean(error**2)) / scale),
-        "slope_95_share": float(np.quantile(error, 0.95) / scale),
-    }
+    rmse, tail = np.sqrt(np.mean(error**2)), np.quantile(error, 0.95)
+    return {"slope_rmse_share": float(rmse / scale), "slope_95_share": float(tail / scale)}
 
 
 def _oracles(
@@ -140,9 +132,8 @@ def grid_tasks(trials: Sequence[Trial], seeds: Sequence[int], folder: Path) -> l
         learner = config.LEARNERS[trial.learner]
         settings = trial.training if learner.recipe == "paper" else trial.experiment.settings
         path = folder / f"{trial.learner}.noise-{trial.noise:g}.bounces-{trial.bounces}.json"
-        mark = fingerprint(
-            trial, learner._asdict(), trial.experiment, settings, config.FORECAST_STEPS, tuple(seeds)
-        )
+        what = trial, learner._asdict(), trial.experiment, settings
+        mark = fingerprint(*what, config.FORECAST_STEPS, tuple(seeds))
         arguments = trial, tuple(seeds), checkpoint_directory(path)
         tasks.append(Task(_run_trial, arguments, trial.cost, path, mark))
     return tasks
@@ -159,7 +150,7 @@ def _run_scheme(report: ProgressCallback) -> Result:
 def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: ProgressCallback) -> Result:
     experiment, learner = trial.experiment, config.LEARNERS[trial.learner]
     system = experiment.system
-    starts = [single(system.start), *held_out_starts(system, trial.held_out)]
+    starts = [scores.single(system.start), *held_out_starts(system, trial.held_out)]
     truths = [_exact_forecast(system, start) for start in starts]
     recordings = [experiment.record(seed) for seed in seeds]
     # What a learner of the paper's recipe does not see is not inferred by it either.
@@ -172,7 +163,7 @@ def _run_trial(trial: Trial, seeds: tuple[int, ...], checkpoints: Path, report: 
         if isinstance(found, AbstractSystem):
             forecasts = [_exact_forecast(found, start) for start in starts]
         else:
-            forecasts = forecast_each(found, starts, config.FORECAST_STEPS)
+            forecasts = scores.forecast_each(found, starts, config.FORECAST_STEPS)
         error, *others = [paper_rmse(one, truth) for one, truth in zip(forecasts, truths, strict=True)]
         metrics = {"paper_rmse": error, "held_out_median": float(np.median(others))}
         metrics |= contact_score(rises(forecasts[0]), rises(truths[0])).counts

@@ -26,11 +26,15 @@ PAPER_NOISE = 0.2
 """Of the paper's ball."""
 
 
+def _by_experiment(fits: pl.DataFrame, columns: dict[str, Cell], caption: str) -> Table:
+    names, fits = {"experiment": "experiment"}, arrange(fits, experiment=EXPERIMENTS)
+    return tabulate(fits, names, columns, caption=caption, labels=_LABELS)
+
+
 def errors_table(rows: pl.DataFrame) -> Table:
     """What was known in every experiment, its error beside the oracle's and the paper's, and its impacts."""
-    return tabulate(
-        arrange(wide(rows), experiment=EXPERIMENTS),
-        {"experiment": "experiment"},
+    return _by_experiment(
+        wide(rows),
         {
             **_entries("truth", "touch", "start", "velocities"),
             "mean ± s.e.": _ours(cell("paper_rmse", text.mean_text)),
@@ -39,8 +43,7 @@ def errors_table(rows: pl.DataFrame) -> Table:
             "impacts: mistimed / missed / spurious of true": _ours(text.impacts_text),
             "paper": lambda group: EXPERIMENTS[group["experiment"][0]].paper or MISSING,
         },
-        caption=f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
-        labels=_LABELS,
+        f"Error over {rows['seed'].n_unique()} seeds, on the recorded span.",
     )
 
 
@@ -54,9 +57,8 @@ def restitution_table(rows: pl.DataFrame) -> Table:
         # What the data did not determine is not covered.
         covered=true.is_between("restitution_low", "restitution_high").fill_null(value=False),
     )
-    return tabulate(
-        arrange(fits, experiment=EXPERIMENTS),
-        {"experiment": "experiment"},
+    return _by_experiment(
+        fits,
         {
             "true e": lambda group: f"{truth[group['experiment'][0]]:g}",
             "largest error": cell("error", lambda errors: number(max(errors.abs()))),
@@ -65,8 +67,7 @@ def restitution_table(rows: pl.DataFrame) -> Table:
             "spread over seeds": cell("restitution", _deviation),
             "mean − true": cell("error", lambda errors: signed(text.summarize(errors).mean)),
         },
-        caption="Estimated restitution over seeds; the spread is the standard deviation of the estimates.",
-        labels=_LABELS,
+        "Estimated restitution over seeds; the spread is the standard deviation of the estimates.",
     )
 
 
@@ -75,24 +76,20 @@ def held_out_table(rows: pl.DataFrame) -> Table:
     # Without an oracle only a few starts were tried, which is not the same quantity.
     compared = rows.filter(pl.col("model") == _ORACLE)["experiment"].unique()
     median = cell("held_out_median", text.median_text)
-    return tabulate(
-        arrange(wide(rows).filter(pl.col("experiment").is_in(compared.to_list())), experiment=EXPERIMENTS),
-        {"experiment": "experiment"},
+    return _by_experiment(
+        wide(rows).filter(pl.col("experiment").is_in(compared.to_list())),
         {
             **_entries("truth", "touch", "start"),
             "median error": _ours(median),
             "oracle": _oracle(median),
-            "ratio": _ratio_to(_ORACLE),
+            "ratio": partial(_ratio_to, _ORACLE),
             "oracle without floor": _floor(median),
-            "ratio to it": _ratio_to(_FLOOR),
+            "ratio to it": partial(_ratio_to, _FLOOR),
             "impacts wrong per seed": _ours(cell("held_out_wrong", text.median_text)),
         },
-        caption=(
-            "Held-out starts: the median error of 50 starts, median over seeds. The second oracle estimates "
-            "the floor too, as the learner does. The last column is the median over seeds of the impacts "
-            "that are mistimed, missed or spurious from all 50 together."
-        ),
-        labels=_LABELS,
+        "Held-out starts: the median error of 50 starts, median over seeds. The second oracle estimates "
+        "the floor too, as the learner does. The last column is the median over seeds of the impacts "
+        "that are mistimed, missed or spurious from all 50 together.",
     )
 
 
@@ -176,21 +173,15 @@ def _entries(*keys: str) -> dict[str, Cell]:
     return {key: _ours(lambda group, key=key: group[key][0]) for key in keys}
 
 
-def _ratio_to(oracle: str) -> Cell:
+def _ratio_to(oracle: str, group: pl.DataFrame) -> str:
     """Our median held-out error over an oracle's."""
-
-    def show(group: pl.DataFrame) -> str:
-        ours, theirs = (
-            text.measured(group.filter(model=model), "held_out_median") for model in (_OURS, oracle)
-        )
-        if not len(theirs):
-            return MISSING
-        # A ratio of medians: means are ruled by single mistimed impacts.
-        divisor = text.summarize(theirs).median
-        ratio = text.summarize(ours).median / divisor if divisor else math.inf
-        return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
-
-    return show
+    ours, theirs = (text.measured(group.filter(model=one), "held_out_median") for one in (_OURS, oracle))
+    if not len(theirs):
+        return MISSING
+    # A ratio of medians: means are ruled by single mistimed impacts.
+    divisor = text.summarize(theirs).median
+    ratio = text.summarize(ours).median / divisor if divisor else math.inf
+    return "diverged" if not math.isfinite(ratio) else f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"
 
 
 def _deviation(values: pl.Series) -> str:
@@ -232,12 +223,9 @@ def draw_grid(rows: pl.DataFrame) -> Figure:
         ScalarMappable(norm, COLORS), ax=panels.ravel().tolist(), extend="both", shrink=0.6, aspect=40
     )
     bar.set_label("error (paper's RMSE), median of seeds")
-    figure.suptitle(
-        f"Bouncing ball: forecasts of {FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to "
-        f"{seeds[-1]}.\n"
-        f"In brackets: seeds of {len(seeds)} with a bounce missing, spurious or at a wrong sample",
-        fontsize=10,
-    )
+    ran = f"{FORECAST_STEPS} steps from the true start, seeds {seeds[0]} to {seeds[-1]}"
+    counts = f"In brackets: seeds of {len(seeds)} with a bounce missing, spurious or at a wrong sample"
+    figure.suptitle(f"Bouncing ball: forecasts of {ran}.\n{counts}", fontsize=10)
     return figure
 
 

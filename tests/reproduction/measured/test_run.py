@@ -7,7 +7,7 @@ import pytest
 
 from carom.errors import InputError
 from carom.evaluation.results import tidy_rows
-from carom.execution.tasks import run_tasks
+from carom.execution.executor import run_tasks
 from carom.reproduction.measured import run as measured
 from carom.reproduction.measured.configuration import SERIES
 from carom.reproduction.measured.run import load_arrays, measured_tasks

@@ -10,8 +10,7 @@ from PIL import Image
 from carom.errors import InputError
 from carom.evaluation.results import Results
 from carom.evaluation.tables import markdown
-from carom.reproduction.paper.figures import write_figure
-from carom.reproduction.paper.panels import load_trials
+from carom.reproduction.paper.figures import load_trials, write_figure
 from carom.reproduction.paper.tables import (
     experiment_table,
     fits_of,

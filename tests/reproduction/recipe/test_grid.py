@@ -11,7 +11,7 @@ import pytest
 
 from carom.errors import InputError
 from carom.evaluation.results import tidy_rows
-from carom.execution.tasks import run_tasks
+from carom.execution.executor import run_tasks, write_result
 from carom.reproduction.recipe.configuration import (
     BOUNCES,
     LEARNERS,
@@ -23,7 +23,6 @@ from carom.reproduction.recipe.configuration import (
 )
 from carom.reproduction.recipe.run import grid_tasks, rises
 from carom.reproduction.recipe.tables import draw_grid, grid_fits, grid_table
-from carom.storage.result_file import write_result
 from carom.systems import BouncingBall
 from carom.types import Trajectory
 from tests.reproduction.cells import as_read, cells
