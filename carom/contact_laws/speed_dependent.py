@@ -141,7 +141,7 @@ class SplineRestitution(AbstractRestitutionBySpeed):
         "restitution-spline",
         "restitution",
         pooled=True,
-        terms=("at the median speed", "per e-fold of speed, there", "change of that per e-fold, there"),
+        terms=("at the median speed", "slope per e-fold of speed", "change of the slope per e-fold"),
     )
 
     def __init__(
