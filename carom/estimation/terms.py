@@ -238,9 +238,12 @@ def _alike(model: TextbookModel) -> bool:
 def _differ_by_run(model: TextbookModel, recording: Recording, *, lasting: bool) -> bool:
     """Whether the gaps of pairs at contact scatter from run to run, as when markers are glued on anew.
 
-    Gaps of lasting contacts depend on the closing speed.
+    Gaps of lasting contacts depend on the closing speed. In the plane and in space the distance of two bodies at
+    contact is the sum of their radii; a scatter of it is one from impact to impact.
     """
     assert recording.scene is not None
+    if recording.dimension > 1:
+        return False
     pairs = [j for j, contact in enumerate(recording.scene.candidates) if isinstance(contact, Pair)]
     extent = max(float(np.nanmax(np.ptp(run.position, axis=0))) for run in recording.runs)
     for contact in pairs:
