@@ -238,8 +238,8 @@ def _alike(model: TextbookModel) -> bool:
 def _differ_by_run(model: TextbookModel, recording: Recording, *, lasting: bool) -> bool:
     """Whether the gaps of pairs at contact scatter from run to run, as when markers are glued on anew.
 
-    Gaps of lasting contacts depend on the closing speed. In the plane and in space the distance of two bodies at
-    contact is the sum of their radii; a scatter of it is one from impact to impact.
+    Gaps of lasting contacts depend on the closing speed. In the plane and in space the distance of two bodies
+    at contact is the sum of their radii; a scatter of it is one from impact to impact.
     """
     assert recording.scene is not None
     if recording.dimension > 1:
