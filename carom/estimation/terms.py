@@ -51,6 +51,8 @@ LEAST_IMBALANCE = 0.01
 """Momentum gained by pairs, over the impulse, that matters."""
 LEAST_DURATION = 0.4
 """Duration of a contact that matters, in steps."""
+OTHER_BODIES = 0.05
+"""Scatter of the distance at contact, relative to it, from which on bodies of other sizes meet."""
 LEAST_SHIFT = 1e-3
 """Scatter of a surface from run to run that matters, relative to the range of motion."""
 
@@ -239,11 +241,9 @@ def _differ_by_run(model: TextbookModel, recording: Recording, *, lasting: bool)
     """Whether the gaps of pairs at contact scatter from run to run, as when markers are glued on anew.
 
     Gaps of lasting contacts depend on the closing speed. In the plane and in space the distance of two bodies
-    at contact is the sum of their radii; a scatter of it is one from impact to impact.
+    at contact is the sum of their radii: it differs only where others take their place, by much.
     """
     assert recording.scene is not None
-    if recording.dimension > 1:
-        return False
     pairs = [j for j, contact in enumerate(recording.scene.candidates) if isinstance(contact, Pair)]
     extent = max(float(np.nanmax(np.ptp(run.position, axis=0))) for run in recording.runs)
     for contact in pairs:
@@ -255,6 +255,8 @@ def _differ_by_run(model: TextbookModel, recording: Recording, *, lasting: bool)
         if len(means) < ENOUGH:
             continue
         scatter = 1.4826 * float(np.median(np.abs(means - np.median(means))))
-        if scatter > max(LEAST_SHIFT * extent, SIGNIFICANT * model.noise):
+        distance = float(np.median(np.linalg.norm(model.hits.place[own], axis=1)))
+        other = OTHER_BODIES * distance if recording.dimension > 1 else 0.0
+        if scatter > max(LEAST_SHIFT * extent, SIGNIFICANT * model.noise, other):
             return True
     return False
