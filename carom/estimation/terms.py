@@ -133,6 +133,7 @@ def _law(model: TextbookModel) -> str:
         speed, ratio = model.hits.closing[own], (model.hits.leaving / model.hits.closing)[own]
         if len(ratio) < SCATTERED:
             continue
+        speed = speed / np.median(speed)  # so that units make no difference, by rounding either
         designs = {law.name: _design(law, speed) for law in LAWS}
         # Ratios scatter alike at all speeds, and by the error of velocities the more the slower bodies meet.
         off = ratio - designs[LAWS[-1].name] @ np.linalg.lstsq(designs[LAWS[-1].name], ratio)[0]

@@ -136,11 +136,12 @@ class _Study:
     def score(self, variant: Variant) -> float:
         """Mean error of the forecasts of runs left out, from their first samples."""
         if variant not in self.scores:
-            errors = []
-            # A margin may leave nothing of the flights.
+            errors: list[float] = []
+            # A margin may leave nothing of the flights of some folds; then the others do not count either.
             with suppress(InputError):
-                for fold in range(self.fold.max() + 1):
-                    errors += self._errors(self.fit(variant, self._others(fold)), self.fold == fold)
+                models = [self.fit(variant, self._others(fold)) for fold in range(self.fold.max() + 1)]
+                for fold, model in enumerate(models):
+                    errors += self._errors(model, self.fold == fold)
             self.scores[variant] = float(np.mean(errors)) if errors else np.inf
         return self.scores[variant]
 
